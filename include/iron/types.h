@@ -47,7 +47,7 @@ struct bf16 {
 };
 
 /// The type of ids, ranges and subscripts: a mathematical integer, materialised as 32 or 64 bits by the launch contract.
-struct Index;
+struct Index {};
 
 /// Run-time tag of an element type. The order is stable: it is written into cache keys.
 enum class DType : u8 { none, boolean, i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64, index };
