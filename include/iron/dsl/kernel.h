@@ -90,6 +90,9 @@ struct Unbound {
   }
 };
 
+/// The type as the compiler prints it: a key within one process, never part of an identity.
+template <class K> constexpr std::string_view type_name() { return __PRETTY_FUNCTION__; }
+
 template <class K> constexpr Mode mode_of() {
   if constexpr (requires { K::mode; }) return K::mode;
   else return Mode::Elementwise;
