@@ -3,7 +3,9 @@
 # Warnings and floating-point rules bind Iron's own code, never the code of those who use the package.
 add_library(iron_options INTERFACE)
 target_compile_features(iron_options INTERFACE cxx_std_20)
-foreach(option -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror -ffp-contract=off -fno-math-errno)
+# g++ -Wshadow also refuses an enumerator named like a type (DType::f32); the local form finds the real mistakes.
+set(shadow $<IF:$<CXX_COMPILER_ID:GNU>,-Wshadow=local,-Wshadow>)
+foreach(option -Wall -Wextra -Wpedantic ${shadow} -Wconversion -Wno-sign-conversion -Werror -ffp-contract=off -fno-math-errno)
   target_compile_options(iron_options INTERFACE $<BUILD_INTERFACE:${option}>)
 endforeach()
 target_include_directories(iron_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

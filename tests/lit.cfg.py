@@ -23,8 +23,8 @@ if filecheck is None:
 
 config.substitutions += [
     (r"%iron\b", iron),
-    (r"\bFileCheck\b", f"{filecheck} --enable-var-scope --match-full-lines=false --allow-unused-prefixes=false"),
-    (r"(?<![\w-])not(?= )", shutil.which("not-19") or "/usr/lib/llvm-19/bin/not"),
+    (r"\bFileCheck(-19)?(?= |$)", f"{filecheck} --enable-var-scope --allow-unused-prefixes=false"),
+    (r"(?<![\w-])not(?= )", "/usr/lib/llvm-19/bin/not"),
 ]
 # Tests must not read or write the user's own caches.
 config.environment["IRON_CACHE_DIR"] = os.path.join(config.test_exec_root, "cache")
