@@ -47,8 +47,10 @@ step() {
   local log=$steps_dir/logs/${name//[^A-Za-z0-9_.-]/-}.log code=0 from to seconds label status note=""
   label=$(printf '[%s] %-24s' "$(clock)" "$name")
   from=$(date +%s%N)
+  set -m  # a process group of its own, so that an interrupted run leaves no compiler behind
   "$@" </dev/null >"$log" 2>&1 &
   current_step=$!
+  set +m
   watch_step "$current_step" "$label" "$log"
   wait "$current_step" || code=$?
   current_step=""
