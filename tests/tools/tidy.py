@@ -87,7 +87,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build/dev", help="build folder with compile_commands.json")
     parser.add_argument("--full", action="store_true", help="check every file")
-    parser.add_argument("--limit", type=int, default=12, help="most files to check anew without --full")
+    parser.add_argument("--limit", type=int, default=8, help="most files to check anew without --full")
     parser.add_argument("files", nargs="*", help="check only these")
     options = parser.parse_args()
 
