@@ -170,7 +170,6 @@ Tokenizer::Tokenizer(const Gguf& file) : name_(file.name()) {
       file.fail("TOKEN02", fmt::format("merges {} and {} join the same tokens", merges_[i - 1].rank, merges_[i].rank));
   const u64 last = texts_.size() - 1;
   end_ = static_cast<TokenId>(file.number("tokenizer.ggml.eos_token_id", 0, last));
-  unknown_ = static_cast<TokenId>(file.number("tokenizer.ggml.unknown_token_id", 0, last));
   chat_known_ = file.find("tokenizer.chat_template") && file.string("tokenizer.chat_template") == chat_template;
 }
 
@@ -245,7 +244,7 @@ void Tokenizer::encode_word(std::string_view word, std::vector<TokenId>& out) co
     offer(c.left, left.next);
   }
   for (std::size_t i = 0; i < n; i = symbols[i].next)
-    out.push_back(symbols[i].id == no_token ? unknown_ : symbols[i].id);
+    if (symbols[i].id != no_token) out.push_back(symbols[i].id);
 }
 
 std::vector<TokenId> Tokenizer::chat(std::span<const Message> messages) const {

@@ -30,7 +30,8 @@ class Tokenizer {
   TokenId end_of_turn() const { return end_; }  ///< the token that ends an answer
   bool is_special(TokenId id) const;            ///< control and user-defined tokens, which stand for no text
 
-  /// The tokens of plain text. Nothing in it is read as a special token, whatever it looks like.
+  /// The tokens of plain text. Nothing in it is read as a special token, whatever it looks like. A byte that the
+  /// vocabulary cannot write (SmolLM2 lacks a few control characters, and bytes that occur in no text) is left out.
   std::vector<TokenId> encode(std::string_view text) const;
   /// One special token by its text, such as "<|im_start|>"; TOKEN02 when there is none.
   TokenId special(std::string_view text) const;
@@ -62,7 +63,7 @@ class Tokenizer {
   std::map<std::string, TokenId, std::less<>> specials_;
   std::vector<Merge> merges_;               ///< sorted by pair
   std::array<TokenId, 256> byte_tokens_{};  ///< no_token where the vocabulary has no such byte
-  TokenId end_ = 0, unknown_ = 0;
+  TokenId end_ = 0;
   bool chat_known_ = false;
   std::string name_;
 };

@@ -218,7 +218,7 @@ class Tokenizer:
                         merged.append(parts[i])
                         i += 1
                 parts = merged
-            out += [self.ids[p] for p in parts]
+            out += [self.ids[p] for p in parts if p in self.ids]  # a few bytes have no token
         return out
 
     def chat(self, text):
