@@ -1,0 +1,29 @@
+// The canonical text of kernels, and reading it back.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/kernel.h"
+
+namespace iron::ir {
+
+struct PrintOptions {
+  bool locations = true;  ///< off for identity bytes, which exclude locations and names (R8)
+};
+
+/// The text of a kernel. print(parse(print(k))) is print(k), byte for byte.
+std::string print(const Kernel& k, PrintOptions options = {});
+/// One op as it stands in the text (without its regions' bodies), for messages.
+std::string print_op(const Kernel& k, OpId id);
+
+/// Reads one kernel. Errors (IR00xx) point into the text with line, column and caret. `file` names the text in them.
+Kernel parse(std::string_view text, std::string_view file = "<text>");
+/// Reads every kernel of a file.
+std::vector<Kernel> parse_all(std::string_view text, std::string_view file = "<text>");
+
+/// What identifies a kernel: its canonical text without locations and without parameter names.
+std::string identity(const Kernel& k);
+
+}  // namespace iron::ir
