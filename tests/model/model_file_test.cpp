@@ -116,7 +116,7 @@ TEST_F(ModelFile, ATruncatedCopyIsAnError) {
   const MappedFile whole(path());
   const std::size_t size = whole.bytes().size();
   const std::pair<std::size_t, const char*> parts[] = {
-      {100, "GGUF02"}, {std::size_t{1} << 20, "GGUF05"}, {size / 2, "GGUF12"}, {size - 33, "GGUF12"}};
+      {20, "GGUF02"}, {std::size_t{1} << 20, "GGUF05"}, {size / 2, "GGUF12"}, {size - 33, "GGUF12"}};
   for (const auto& [part, code] : parts) {
     try {
       Gguf::parse(whole.bytes().first(part), "part");
