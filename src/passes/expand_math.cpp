@@ -60,6 +60,8 @@ Val expansion(Opcode code, Val a, Val b) {
     case Opcode::Erfinv:
       return math::erfinv(a);
       return math::pow(a, b);
+    case Opcode::Pow:
+      return math::pow(a, b);
     case Opcode::Atan2:
       return math::atan2(a, b);
     default:
@@ -73,8 +75,8 @@ bool branches(Opcode code) { return code == Opcode::Sin || code == Opcode::Cos |
 [[noreturn]] void refuse_f64(const ir::Kernel& k, OpId id) {
   Diagnostic d;
   d.code = "MATH0001";
-  d.message =
-      fmt::format("{} has no f64 form: cast the operand to f32, or compute it from base ops", k.info_of(id).text);
+  d.message = fmt::format("{} has no f64 form", k.info_of(id).text);
+  d.fix = "cast the operands to f32 and the result back, or write the f64 form with base ops";
   d.file = k.location(id).file;
   d.line = k.location(id).line;
   d.kernel = k.name;
