@@ -28,10 +28,15 @@ Double log2_of(Val a) {
   const Val inverse = 1.0f / d;
   const Val s = f * inverse;
   const Val s_low = fma(-s, d_low, fma(-s, d, f)) * inverse;
-  const Val square = s * s;
-  const Val cubic = s * square * poly(square, pow_poly);
+  // s^3 with its low part as well: its roundings alone would cost 5 ULP where the result overflows.
+  const Val square = s * s, square_low = fma(s + s, s_low, fma(s, s, -square));
+  const Val cube = s * square, cube_low = fma(s_low, square, fma(s, square_low, fma(s, square, -cube)));
+  const Val cubic = cube * pow_poly[0];
+  const Val cubic_low = fma(cube_low, pow_poly[0], fma(cube, pow_poly[0], -cubic));
+  const Val higher = fma(cube * square, poly(square, std::span(pow_poly).subspan(1)), cubic_low);
   const Val first = s * two_log2_e;
-  const Val rest = fma(s_low, two_log2_e, fma(s, two_log2_e_low, fma(s, two_log2_e, -first))) + cubic;
+  const Val first_low = fma(s_low, two_log2_e, fma(s, two_log2_e_low, fma(s, two_log2_e, -first)));
+  const Val rest = cubic + (first_low + higher);
   const Val sum = k + first;
   const Val lost = ((k - sum) + first) + rest;
   const Val high = sum + lost;
