@@ -241,18 +241,66 @@ TEST(ExpandMath, ChainsKeepTheirOrder) {
   EXPECT_NEAR(std::bit_cast<f32>(out[0]), std::atan2(std::exp(std::sin(1.25)), std::sin(1.25)), 1e-6);
 }
 
-TEST(ExpandFast, BecomesPreciseUnlessTheDeviceHasIt) {
+TEST(ExpandFast, TakesTheBaseOpUnlessTheDeviceHasTheFastOne) {
   const std::string_view text =
       "kernel @k(%x: in f32, %y: out f32) elementwise exact {\n  %0 = grid_thread_id : index\n  %1 = load %x[%0] : "
       "f32\n"
-      "  %2 = fast_exp %1 : f32\n  %3 = fast_rsqrt %2 : f32\n  store %y[%0], %3\n}\n";
+      "  %2 = fast_tanh %1 : f32\n  %3 = fast_rsqrt %2 : f32\n  %4 = fast_exp %3 : f32\n  store %y[%0], %4\n}\n";
   ir::Kernel all = ir::parse(text), some = ir::parse(text);
-  EXPECT_EQ(passes::expand_fast(all), 2);
-  EXPECT_NE(ir::print(all).find("= exp %"), std::string::npos);
+  EXPECT_EQ(passes::expand_fast(all), 3);
+  EXPECT_NE(ir::print(all).find("= tanh %"), std::string::npos);
   EXPECT_NE(ir::print(all).find("= rsqrt %"), std::string::npos);
-  EXPECT_EQ(passes::expand_fast(some, {Opcode::FastExp}), 1);
+  EXPECT_EQ(ir::print(all).find("fast_"), std::string::npos);
+  EXPECT_TRUE(ir::verify_structure(all, "expand_fast").empty());
+  EXPECT_EQ(passes::expand_fast(some, {Opcode::FastTanh, Opcode::FastExp}), 1);
+  EXPECT_NE(ir::print(some).find("fast_tanh"), std::string::npos);
   EXPECT_NE(ir::print(some).find("fast_exp"), std::string::npos);
 }
+
+struct FastForm {
+  Opcode code;
+  f64 relative, absolute;  ///< allowed: relative * |truth| + absolute
+};
+class FastForms : public ::testing::TestWithParam<FastForm> {};
+TEST_P(FastForms, StayWithinTheirStatedError) {
+  const auto [code, relative, absolute] = GetParam();
+  ir::Kernel k = one_op(code);
+  ASSERT_EQ(passes::expand_fast(k), 1);
+  BlockProgram program(k);
+  Stepper steps(k);
+  std::array<u32, block_size> in{}, out{};
+  const u32* inputs[] = {in.data()};
+  const auto first = sample(6, block_size);
+  f64 worst = 0;
+  for (u64 start = 0; start < 0x100000000u; start += block_size * 4001) {
+    for (u32 i = 0; i < block_size; ++i) in[i] = start ? static_cast<u32>(start + i * 4001) : first[i];
+    program.run(inputs, out.data());
+    for (u32 i = 0; i < block_size; ++i) {
+      const f32 x = std::bit_cast<f32>(in[i]), got = std::bit_cast<f32>(out[i]);
+      if (start == 0) EXPECT_TRUE(same(out[i], static_cast<u32>(steps.run({{in[i]}})[0]))) << x;
+      const bool log = code == Opcode::FastLog || code == Opcode::FastLog2;
+      const f64 truth = ir::math_value(code, log && x > 0 && x < 0x1p-126f ? 0.0 : f64{x}, 0);
+      if (std::isnan(truth) || std::isinf(truth)) {
+        EXPECT_TRUE(std::isnan(truth) ? std::isnan(got) : got == static_cast<f32>(truth)) << x << ": " << got;
+      } else if (std::abs(truth) < 0x1p-125) {
+        EXPECT_LE(std::abs(got), 0x1p-125) << x;
+      } else if (std::abs(truth) < 0x1.fffp127) {
+        worst = std::max(worst, std::abs(got - truth) / (relative * std::abs(truth) + absolute));
+      } else {
+        EXPECT_GT(got, 0x1.ff0p127f) << x;
+      }
+    }
+  }
+  EXPECT_LE(worst, 1);
+  std::printf("| %s | %d | %.2g of the stated error |\n", std::string(ir::info(code).text).c_str(), program.cost(),
+              worst);
+}
+INSTANTIATE_TEST_SUITE_P(Math, FastForms,
+                         ::testing::Values(FastForm{Opcode::FastExp, 0x1p-17, 0},
+                                           FastForm{Opcode::FastExp2, 0x1p-20, 0},
+                                           FastForm{Opcode::FastLog, 0x1p-20, 0x1p-20},
+                                           FastForm{Opcode::FastLog2, 0x1p-20, 0x1p-20}),
+                         [](const auto& p) { return std::string(ir::info(p.param.code).text); });
 
 // The judge itself: a wrong constant, sign of zero, NaN or infinity must not pass.
 TEST(UlpError, SeesWhatIsWrong) {

@@ -151,6 +151,11 @@ Val erfinv(Val x);
 Val pow(Val x, Val y);
 Val atan2(Val y, Val x);
 
+Val fast_exp(Val x);
+Val fast_exp2(Val x);
+Val fast_log(Val x);
+Val fast_log2(Val x);
+
 // --- pieces that several functions share -----------------------------------------------------------------------------
 
 /// 1.5 * 2^23: adding it to |v| < 2^22 rounds v to an integer that then stands in the low bits.
