@@ -80,8 +80,9 @@ class Stepper {
         const auto& v = arg(i);
         bits.push_back(v.size() == 1 ? v[0] : v[lane]);
         // The reference interpreter reports a NaN that meets a bitcast, since its bits differ between machines.
-        if (op.code == Opcode::Bitcast && types[0].elem == DType::f32)
+        if (op.code == Opcode::Bitcast && types[0].elem == DType::f32) {
           EXPECT_FALSE(std::isnan(std::bit_cast<f32>(static_cast<u32>(bits[0])))) << ir::print_op(k_, id);
+        }
       }
       out[lane] = ir::eval(op.code, ir::Type::value(op.type.elem), types, bits, op.imm);
     }
@@ -277,7 +278,9 @@ TEST_P(FastForms, StayWithinTheirStatedError) {
     program.run(inputs, out.data());
     for (u32 i = 0; i < block_size; ++i) {
       const f32 x = std::bit_cast<f32>(in[i]), got = std::bit_cast<f32>(out[i]);
-      if (start == 0) EXPECT_TRUE(same(out[i], static_cast<u32>(steps.run({{in[i]}})[0]))) << x;
+      if (start == 0) {
+        EXPECT_TRUE(same(out[i], static_cast<u32>(steps.run({{in[i]}})[0]))) << x;
+      }
       const bool log = code == Opcode::FastLog || code == Opcode::FastLog2;
       const f64 truth = ir::math_value(code, log && x > 0 && x < 0x1p-126f ? 0.0 : f64{x}, 0);
       if (std::isnan(truth) || std::isinf(truth)) {
