@@ -72,15 +72,19 @@ void tile_mma(Emitter& e, OpId id) {
   const OpId a = k.operand(id, 1), b = k.operand(id, 4);
   const Expr a_at = named(e, id, 2, "a_at"), a_stride = named(e, id, 3, "a_stride"), b_at = named(e, id, 5, "b_at"), b_stride = named(e, id, 6, "b_stride");
   open_elements(e, id, t);
-  e.line(fmt::format("{} c = {}[e];", e.type_name(t.elem), t.name));
+  // A 16-bit accumulator is widened for the chain and rounded once at its end.
+  const DType chain = t.elem == DType::f16 || t.elem == DType::bf16 ? DType::f32 : t.elem;
+  const DType input = ir::unpack<ir::TileImm>(k.op(t.id).imm).input;
+  e.line(fmt::format("{} c = {};", e.type_name(chain), widen(e, raw(t.name + "[e]"), t.elem).text));
   const Expr row = raw("row"), col = raw("col"), depth = raw("k");
   const Expr a_value = element(e, a, layout.a_transposed ? scaled(a_at, depth, a_stride, row) : scaled(a_at, row, a_stride, depth));
   const Expr b_value = element(e, b, layout.b_transposed ? scaled(b_at, col, b_stride, depth) : scaled(b_at, depth, b_stride, col));
-  const Expr x = convert(e, a_value, k.type(a).elem, t.elem), y = convert(e, b_value, k.type(b).elem, t.elem);
-  const Expr next = is_float(t.elem) ? e.apply(Opcode::Fma, t.elem, {x, y, raw("c")})
-                                     : e.apply(Opcode::Add, t.elem, {e.apply(Opcode::Mul, t.elem, {x, y}), raw("c")});
+  const auto factor = [&](const Expr& v, ir::OpId mem) { return convert(e, convert(e, v, k.type(mem).elem, input), input, chain); };
+  const Expr x = factor(a_value, a), y = factor(b_value, b);
+  const Expr next = is_float(chain) ? e.apply(Opcode::Fma, chain, {x, y, raw("c")})
+                                    : e.apply(Opcode::Add, chain, {e.apply(Opcode::Mul, chain, {x, y}), raw("c")});
   e.line(fmt::format("for (u32 k = 0; k < {}u; ++k) c = {};", layout.k, next.text));
-  e.line(fmt::format("{}[e] = c;", t.name));
+  e.line(fmt::format("{}[e] = {};", t.name, narrow(e, raw("c"), t.elem).text));
   e.close();
 }
 
@@ -109,7 +113,11 @@ void tile_store(Emitter& e, OpId id) {
 
 void tile_get(Emitter& e, OpId id) {
   const Tile t = operand_tile(e, id);
-  e.define(id, "own", {convert(e, subscript(raw(t.name), e.arg(id, 1)), t.elem, e.kernel().type(id).elem)});
+  Expr own = subscript(raw(t.name), e.arg(id, 1));
+  // What lies behind the tile reads as zero.
+  if (t.ragged())
+    own = ternary(raw(fmt::format("({} * {} + ({}) < {})", c_cast(e.type_name(DType::index), e.arg(id, 1)).text, t.owners, t.thread, t.rows * t.cols)), own, e.literal(t.elem, 0));
+  e.define(id, "own", {convert(e, own.prec == Prec::ternary ? raw("(" + own.text + ")") : own, t.elem, e.kernel().type(id).elem)});
 }
 void tile_set(Emitter& e, OpId id) {
   const Tile t = operand_tile(e, id);
