@@ -212,7 +212,7 @@ class Matrix {
 
   void control() {
     add("for.carry", kernel("%a: in f32, %y: out f32", fmt::format("{}  %0 = load %a[%i] : f32\n  %1, %2 = for %j = 0 to 7 step 2 carry(%3 = %0, %4 = 1.0:f32) : f32, f32 {{\n    %5 = add %3, %4 : f32\n    yield %4, %5\n  }}\n  %r = sub %1, %2 : f32\n  store %y[%i], %r\n", at_thread)), Opcode::For);
-    add("for.until", kernel("%a: in u32, %y: out u32", fmt::format("{}  %0 = load %a[%i] : u32\n  %1, %2 = for %j = 0 to 40 step 1 carry(%3 = %0, %d = false) : u32, bool until(1) {{\n    %4 = shr %3, 1:u32 : u32\n    %5 = lt %4, 1000:u32 : bool\n    yield %4, %5\n  }}\n  store %y[%i], %1\n", at_thread)), Opcode::For);
+    add("for.until", kernel("%a: in u32, %y: out u32", fmt::format("{}  %0 = load %a[%i] : u32\n  %1, %2 = for %j = 0 to 40 step 1 carry(%3 = %0, %d = false) until(1) : u32, bool {{\n    %4 = shr %3, 1:u32 : u32\n    %5 = lt %4, 1000:u32 : bool\n    yield %4, %5\n  }}\n  store %y[%i], %1\n", at_thread)), Opcode::For);
     for (const DType t : {DType::u8, DType::i8, DType::u32, DType::i32, DType::u64, DType::i64}) {
       const auto n = dtype_name(t);
       add(fmt::format("for.{}", n), kernel(fmt::format("%y: out {}", n), fmt::format("{0}  %e = cast %i : {1}\n  %1 = for %j = 1:{1} to %e step 50:{1} carry(%2 = 0:{1}) : {1} {{\n    %3 = add %2, %j : {1}\n    yield %3\n  }}\n  store %y[%i], %1\n", at_thread, n)), Opcode::For);

@@ -52,20 +52,17 @@ void Emitter::emit_for(OpId id) {
   const auto results = k_.results(id);
 
   std::vector<std::vector<std::string>> variables;
-  const std::string declarations = capture([&] {
-    for (u32 i = 0; i < results.size(); ++i) {
-      auto& names = variables.emplace_back();
-      std::vector<Expr> lanes;
-      for (u32 lane = 0; lane < k_.type(results[i]).lanes; ++lane) {
-        names.push_back(fresh("acc"));
-        lanes.push_back(raw(names.back()));
-        line(id, fmt::format("{} {} = {};", type_name(k_.type(results[i])), names.back(), arg(id, 3 + i, lane).text));
-      }
-      values_[results[i]] = lanes;
-      values_[args[i + 1]] = lanes;
+  for (u32 i = 0; i < results.size(); ++i) {
+    auto& names = variables.emplace_back();
+    std::vector<Expr> lanes;
+    for (u32 lane = 0; lane < k_.type(results[i]).lanes; ++lane) {
+      names.push_back(fresh("acc"));
+      lanes.push_back(raw(names.back()));
+      line(id, fmt::format("{} {} = {};", type_name(k_.type(results[i])), names.back(), arg(id, 3 + i, lane).text));
     }
-  });
-  out_ += declarations;
+    values_[results[i]] = lanes;
+    values_[args[i + 1]] = lanes;
+  }
 
   const std::string i = fresh("i");
   values_[args[0]] = {raw(i)};
@@ -77,7 +74,7 @@ void Emitter::emit_for(OpId id) {
   const Expr start = arg(id, 0), end = once(1, "end");
   i64 step_value = 0;
   const bool step_known = ir::const_index(k_, k_.operand(id, 2), step_value);
-  const Expr step = step_known ? arg(id, 2) : name(id, type, "step", call("at_least_1", type, {arg(id, 2)}));
+  const Expr step = step_known || arg(id, 2).literal ? arg(id, 2) : name(id, type, "step", call("at_least_1", type, {arg(id, 2)}));
   std::string stop;
   if (const auto until = ir::unpack<ir::UntilImm>(k_.op(id).imm); until.carried_plus_one) stop = " && !" + variables[until.carried_plus_one - 1][0];
 
@@ -93,16 +90,21 @@ void Emitter::emit_for(OpId id) {
     line(id, fmt::format("{} {} = {};", wide, left, call("trips", fmt::format("{}, {}", type, wide), {first, end, step}).text));
     head = fmt::format("for ({} {} = {}; {} != 0{}; --{}, {} = ({})({} + {})) {{", type, i, first.text, left, stop, left, i, type, i, step.text);
   }
+  const auto shown_before = shown_;
+  shown_ = k_.op(id).loc;
   const std::string inner = capture([&] {
     ++depth_;
     region(body);
     assign(k_.terminator(body), variables);
     --depth_;
   });
+  const auto shown_after = shown_;
+  shown_ = shown_before;
   if (inner.empty()) return;
   line(id, head);
   out_ += inner;
   line("}");
+  shown_ = shown_after;
 }
 
 void Emitter::emit_if(OpId id) {
@@ -130,8 +132,9 @@ void Emitter::emit_if(OpId id) {
   const auto shown_before = shown_;
   shown_ = k_.op(id).loc;
   const std::string then = branch(0), otherwise = branch(1);
-  if (then.empty() && otherwise.empty()) return;
+  const auto shown_after = shown_;
   shown_ = shown_before;
+  if (then.empty() && otherwise.empty()) return;
   line(id, fmt::format("if ({}) {{", then.empty() ? unary("!", condition).text : condition.text));
   out_ += then.empty() ? otherwise : then;
   if (!then.empty() && !otherwise.empty()) {
@@ -139,6 +142,7 @@ void Emitter::emit_if(OpId id) {
     out_ += otherwise;
   }
   line("}");
+  shown_ = shown_after;
 }
 
 }  // namespace iron::emit

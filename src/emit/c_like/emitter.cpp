@@ -44,7 +44,8 @@ std::string_view hint_of(Opcode code) {
 }  // namespace
 
 Emitter::Emitter(const ir::Kernel& k, const Dialect& dialect, const EmitOptions& options)
-    : k_(k), d_(dialect), options_(options), values_(k.op_capacity()), users_(ir::use_lists(k)) {
+    : k_(k), d_(dialect), options_(options), values_(k.op_capacity()), users_(k.op_capacity()), live_(k.op_capacity(), false) {
+  mark_live();
   for (const auto w : reserved) taken_.emplace(w);
   for (const auto& h : shared_helpers()) taken_.emplace(h.name);
   for (const auto& h : d_.helpers()) taken_.emplace(h.name);
@@ -231,6 +232,28 @@ void Emitter::refuse(OpId id, std::string_view why, std::string_view fix) const 
   throw Error(std::move(d));
 }
 
+// Only what an effect needs is written; uses are counted among that.
+void Emitter::mark_live() {
+  std::vector<OpId> todo;
+  const auto mark = [&](OpId id) {
+    if (live_[id]) return;
+    live_[id] = true;
+    todo.push_back(id);
+  };
+  k_.walk([&](OpId id) {
+    if (ir::pinned(k_, id)) mark(id);
+  });
+  while (!todo.empty()) {
+    const OpId id = todo.back();
+    todo.pop_back();
+    for (const OpId v : k_.operands(id)) mark(v);
+  }
+  k_.walk([&](OpId id) {
+    if (!live_[id]) return;
+    for (const OpId v : k_.operands(id)) users_[v].push_back(id);
+  });
+}
+
 // --- ops ----------------------------------------------------------------------------------------------------------------
 
 // A pure value with one use further down its own region is written where it is used.
@@ -251,7 +274,7 @@ void Emitter::lanes(OpId id, const Row& row) {
   const auto operands = k_.operands(id);
   const DType from = operands.empty() ? DType::none : k_.type(operands[0]).elem;
   std::vector<Expr> out, args;
-  bool is_short = true;
+  bool is_short = true, constant = true;
   for (u32 lane = 0; lane < type.lanes; ++lane) {
     args.clear();
     bool all_literal = true;
@@ -263,8 +286,9 @@ void Emitter::lanes(OpId id, const Row& row) {
     if (all_literal && !args.empty() && type.is_index()) args[0] = c_cast(type_name(type), args[0]);
     out.push_back(row.lane(*this, {id, k_.op(id).code, type.elem, from, args, k_.op(id).imm}));
     is_short = is_short && out.back().text.size() <= 80;
+    constant = constant && out.back().literal;
   }
-  if (is_short && in_place(id)) return set(id, std::move(out));
+  if (constant || (is_short && in_place(id))) return set(id, std::move(out));
   define(id, hint_of(k_.op(id).code), out);
 }
 
@@ -272,8 +296,8 @@ void Emitter::op(OpId id) {
   const auto& o = k_.op(id);
   const Row& row = d_.table()[o.code];
   if (row.refused) refuse(id, row.refused);
+  if (!live_[id]) return;
   if (row.statement) return row.statement(*this, id);
-  if (users_[id].empty()) return;  // pure and unused
   lanes(id, row);
 }
 

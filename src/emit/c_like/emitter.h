@@ -85,6 +85,7 @@ class Emitter {
     u64 count, bytes;
     u32 align;
   };
+  void mark_live();
   void check_launchable() const;
   void region(ir::RegionId r);
   void op(ir::OpId id);
@@ -105,6 +106,7 @@ class Emitter {
   std::map<std::string, int, std::less<>> counters_;
   std::vector<std::vector<Expr>> values_;
   std::vector<std::vector<ir::OpId>> users_;
+  std::vector<bool> live_;
   std::vector<std::string> helper_texts_;
   std::set<std::string, std::less<>> helpers_seen_;
   std::vector<SharedArray> shared_;

@@ -76,7 +76,7 @@ class Cuda final : public Dialect {
   std::string shared_array(std::string_view type, std::string_view array, u64 count, u32 align) const override {
     return fmt::format("__shared__ alignas({}) {} {}[{}];", align, type, array, count);
   }
-  std::string shared_block(std::string_view block) const override { return fmt::format("extern __shared__ alignas(1024) u8 {}[];", block); }
+  std::string shared_block(std::string_view block) const override { return fmt::format("alignas(1024) extern __shared__ u8 {}[];", block); }
 };
 }  // namespace
 
