@@ -64,6 +64,7 @@ def record(model):
     reference = read_reference(model)
     longest = max(len(p["tokens"]) for p in reference["prompts"]) + reference["steps"]
     llama = llama_cpp.Llama(model, n_ctx=longest, n_threads=2, n_threads_batch=2, logits_all=True, verbose=False)
+    check_tokens(llama, reference)
     rows = []
     for prompt in reference["prompts"]:
         first, steps = len(prompt["tokens"]) - 1, reference["steps"]
@@ -83,6 +84,19 @@ def record(model):
     (HERE / "data/llama_cpp.json").write_text(
         f'{{\n "made_by": {head},\n "model_sha256": "{reference["model_sha256"]}",\n "prompts": [\n{body}\n ]\n}}\n',
         encoding="utf-8")
+
+
+def check_tokens(llama, reference):
+    """llama.cpp reads every prompt as the reference does."""
+    import reference as own
+
+    chat = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+            "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n")
+    prompts = own.read_prompts(HERE.parent.parent / "examples/generate/prompts.txt")
+    for (name, style, text), recorded in zip(prompts, reference["prompts"], strict=True):
+        whole = chat.format(text) if style == "chat" else text
+        if llama.tokenize(whole.encode(), add_bos=False, special=style == "chat") != recorded["tokens"]:
+            sys.exit(f"llama.cpp splits prompt {name} into other tokens than reference.json holds")
 
 
 class Session:

@@ -10,6 +10,7 @@
 
 #include "generate/llama.h"
 #include "generate/prompts.h"
+#include "iron/error.h"
 #include "quant/prepack.h"
 #include "reference_data.h"
 
@@ -112,10 +113,18 @@ TEST_F(ModelFile, ChatPutsTheSystemMessageFirstUnlessThereIsOne) {
 }
 
 TEST_F(ModelFile, ATruncatedCopyIsAnError) {
-  std::ifstream in(path(), std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  text.resize(text.size() / 2);
-  EXPECT_THROW(Gguf::parse(std::as_bytes(std::span(text)), "half"), std::exception);
+  const MappedFile whole(path());
+  const std::size_t size = whole.bytes().size();
+  const std::pair<std::size_t, const char*> parts[] = {
+      {20, "GGUF02"}, {std::size_t{1} << 20, "GGUF05"}, {size / 2, "GGUF12"}, {size - 33, "GGUF12"}};
+  for (const auto& [part, code] : parts) {
+    try {
+      Gguf::parse(whole.bytes().first(part), "part");
+      ADD_FAILURE() << part;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), code) << e.what();
+    }
+  }
 }
 
 TEST(ReferenceData, IsWholeAndConsistent) {
@@ -138,6 +147,28 @@ TEST(ReferenceData, IsWholeAndConsistent) {
     }
   }
   EXPECT_TRUE(long_prompt);
+}
+
+// What llama.cpp was recorded to say agrees with the reference wherever it is sure, so the two records belong together.
+TEST(ReferenceData, LlamaCppAgreesWhereItsMarginIsLarge) {
+  std::ifstream in(data_folder + "/llama_cpp.json");
+  ASSERT_TRUE(in);
+  const auto peer = nlohmann::json::parse(in);
+  ASSERT_EQ(peer.at("model_sha256"), reference().model_sha256);
+  ASSERT_EQ(peer.at("prompts").size(), reference().prompts.size());
+  int sure = 0;
+  for (std::size_t p = 0; p < reference().prompts.size(); ++p) {
+    const auto& row = peer.at("prompts")[p];
+    const ReferencePrompt& prompt = reference().prompts[p];
+    ASSERT_EQ(row.at("name"), prompt.name);
+    ASSERT_EQ(row.at("argmax").size(), prompt.greedy.size());
+    for (std::size_t s = 0; s < prompt.greedy.size(); ++s) {
+      if (row.at("margins")[s].get<f64>() <= 0.5) continue;
+      EXPECT_EQ(row.at("argmax")[s], prompt.greedy[s]) << prompt.name << ' ' << s;
+      ++sure;
+    }
+  }
+  EXPECT_GT(sure, 400);
 }
 
 // The projections judge as the whole logits would: for candidates near the reference and for ones that are too far.
