@@ -24,7 +24,9 @@ class Adviser {
   std::vector<Diagnostic> run() {
     walk(k_.body());
     if (const u64 bytes = shared_bytes(k_); bytes > smallest_shared_bytes) {
-      auto& d = say(Severity::remark, "D27", first_shared(), fmt::format("threadgroup arrays take {} bytes, some devices have {}", bytes, smallest_shared_bytes));
+      auto& d =
+          say(Severity::remark, "D27", first_shared(),
+              fmt::format("threadgroup arrays take {} bytes, some devices have {}", bytes, smallest_shared_bytes));
       d.fix = "offer a variant with smaller tiles; devices with less memory refuse this one";
     }
     return std::move(found_);
@@ -42,8 +44,13 @@ class Adviser {
   void walk(RegionId r) {
     for (const OpId id : k_.region(r).ops) {
       switch (k_.op(id).code) {
-        case Opcode::Shl: case Opcode::Shr: shift(id); break;
-        case Opcode::Load: selected_load(id); break;
+        case Opcode::Shl:
+        case Opcode::Shr:
+          shift(id);
+          break;
+        case Opcode::Load:
+          selected_load(id);
+          break;
         case Opcode::For: {
           // A write anywhere in the body may come before a read in its next trip.
           const auto before = written_;
@@ -53,7 +60,8 @@ class Adviser {
           loops_.pop_back();
           continue;
         }
-        default: break;
+        default:
+          break;
       }
       reads(id);
       writes(id);
@@ -94,9 +102,13 @@ class Adviser {
       for (const auto& set : loops_) in_loop |= set.count(root) != 0;
       if (in_loop) continue;
       warned_.insert(root);
-      const auto what = k_.op(root).code == Opcode::SharedNew ? "threadgroup memory" : k_.op(root).code == Opcode::TileNew ? "the tile" : "the thread's array";
-      auto& d = say(Severity::warning, "D32", id, fmt::format("{} is read before anything is written to it: its contents are undefined", what));
-      d.notes.push_back({fmt::format("it is made here: {}", print_op(k_, root)), k_.location(root).file, k_.location(root).line});
+      const auto what = k_.op(root).code == Opcode::SharedNew ? "threadgroup memory"
+                        : k_.op(root).code == Opcode::TileNew ? "the tile"
+                                                              : "the thread's array";
+      auto& d = say(Severity::warning, "D32", id,
+                    fmt::format("{} is read before anything is written to it: its contents are undefined", what));
+      d.notes.push_back(
+          {fmt::format("it is made here: {}", print_op(k_, root)), k_.location(root).file, k_.location(root).line});
       d.fix = k_.op(root).code == Opcode::SharedNew ? "store to it first, then barrier()" : "store to it first";
     }
   }
@@ -108,7 +120,10 @@ class Adviser {
     const Range r = bound(amount, 0);
     const u32 width = dtype_bits(k_.type(id).elem);
     if (r.lo >= 0 && r.hi < Wide{width}) return;
-    auto& d = say(Severity::remark, "D23", id, fmt::format("the shift amount is in {}, not shown to be below the width {}: amounts count modulo the width", to_string(r), width));
+    auto& d =
+        say(Severity::remark, "D23", id,
+            fmt::format("the shift amount is in {}, not shown to be below the width {}: amounts count modulo the width",
+                        to_string(r), width));
     d.fix = fmt::format("write b & {} where that is meant, or guard amounts of {} and more", width - 1, width);
   }
   // Bounds that hold in every launch.
@@ -117,35 +132,62 @@ class Adviser {
     const DType type = op.type.elem;
     const Range full = op.type.is_scalar() ? Range::of(type) : Range::of(type == DType::none ? DType::index : type);
     i64 c = 0;
-    if (const_index(k_, v, c)) return Range::point(type == DType::u64 ? static_cast<Wide>(static_cast<u64>(c)) : Wide{c});
+    if (const_index(k_, v, c))
+      return Range::point(type == DType::u64 ? static_cast<Wide>(static_cast<u64>(c)) : Wide{c});
     if (depth > 16 || !op.type.is_value() || is_float(type)) return full;
     const auto at = [&](u32 i) { return bound(k_.operand(v, i), depth + 1); };
     bool wrapped = false;
     switch (op.code) {
-      case Opcode::LaneId: return Range::between(0, 31);
-      case Opcode::ThreadId: case Opcode::ThreadPos: case Opcode::SimdgroupId: return Range::between(0, 1023);
-      case Opcode::GroupId: case Opcode::GridThreadId: case Opcode::GridPos: return Range::between(0, full.hi);
-      case Opcode::Cast: return is_float(k_.type(k_.operand(v, 0)).elem) ? full : convert(k_.type(k_.operand(v, 0)).elem, type, at(0));
-      case Opcode::Select: return hull(at(1), at(2));
-      case Opcode::Bounded: return apply(Opcode::Min, type, apply(Opcode::Max, type, at(0), at(1), wrapped), at(2), wrapped);
-      case Opcode::AssumeUniform: return at(0);
+      case Opcode::LaneId:
+        return Range::between(0, 31);
+      case Opcode::ThreadId:
+      case Opcode::ThreadPos:
+      case Opcode::SimdgroupId:
+        return Range::between(0, 1023);
+      case Opcode::GroupId:
+      case Opcode::GridThreadId:
+      case Opcode::GridPos:
+        return Range::between(0, full.hi);
+      case Opcode::Cast:
+        return is_float(k_.type(k_.operand(v, 0)).elem) ? full : convert(k_.type(k_.operand(v, 0)).elem, type, at(0));
+      case Opcode::Select:
+        return hull(at(1), at(2));
+      case Opcode::Bounded:
+        return apply(Opcode::Min, type, apply(Opcode::Max, type, at(0), at(1), wrapped), at(2), wrapped);
+      case Opcode::AssumeUniform:
+        return at(0);
       case Opcode::VecMake: {
         Range r;
         for (u32 i = 0; i < op.operand_count; ++i) r = hull(r, at(i));
         return r;
       }
-      case Opcode::VecExtract: return at(0);
+      case Opcode::VecExtract:
+        return at(0);
       case Opcode::Arg: {
         const OpId loop = k_.region(op.region).parent;
         if (op.imm != 0 || loop == none || k_.op(loop).code != Opcode::For) return full;
         const Range start = bound(k_.operand(loop, 0), depth + 1), end = bound(k_.operand(loop, 1), depth + 1);
         return Range::between(start.lo, std::max(start.lo, end.hi - 1));
       }
-      case Opcode::Add: case Opcode::Sub: case Opcode::Mul: case Opcode::Div: case Opcode::Rem: case Opcode::Min: case Opcode::Max:
-      case Opcode::And: case Opcode::Or: case Opcode::Xor: case Opcode::Shl: case Opcode::Shr:
+      case Opcode::Add:
+      case Opcode::Sub:
+      case Opcode::Mul:
+      case Opcode::Div:
+      case Opcode::Rem:
+      case Opcode::Min:
+      case Opcode::Max:
+      case Opcode::And:
+      case Opcode::Or:
+      case Opcode::Xor:
+      case Opcode::Shl:
+      case Opcode::Shr:
         return apply(op.code, type, at(0), at(1), wrapped);
-      case Opcode::Popcount: case Opcode::Clz: case Opcode::Ctz: return apply(op.code, type, full, full, wrapped);
-      default: return full;
+      case Opcode::Popcount:
+      case Opcode::Clz:
+      case Opcode::Ctz:
+        return apply(op.code, type, full, full, wrapped);
+      default:
+        return full;
     }
   }
 
@@ -158,21 +200,32 @@ class Adviser {
       condition = k_.operand(user, 0);
     }
     if (!guards(condition, k_.operand(id, 1), 0)) return;
-    auto& d = say(Severity::warning, "D08", id, "this load is made whether or not the condition of its select holds: select evaluates both values");
-    d.notes.push_back({fmt::format("the condition that looks like its guard is {}", print_op(k_, condition)), k_.location(condition).file, k_.location(condition).line});
+    auto& d = say(Severity::warning, "D08", id,
+                  "this load is made whether or not the condition of its select holds: select evaluates both values");
+    d.notes.push_back({fmt::format("the condition that looks like its guard is {}", print_op(k_, condition)),
+                       k_.location(condition).file, k_.location(condition).line});
     d.fix = "load_or(condition, i, other), or if_(condition)";
   }
   // The condition compares the subscript, or a value a constant away from it.
   bool guards(OpId condition, OpId index, int depth) {
     if (depth > 6) return false;
     switch (k_.op(condition).code) {
-      case Opcode::And: case Opcode::Or: return guards(k_.operand(condition, 0), index, depth + 1) || guards(k_.operand(condition, 1), index, depth + 1);
-      case Opcode::Not: return guards(k_.operand(condition, 0), index, depth + 1);
-      case Opcode::Lt: case Opcode::Le: case Opcode::Gt: case Opcode::Ge: case Opcode::Eq: case Opcode::Ne:
+      case Opcode::And:
+      case Opcode::Or:
+        return guards(k_.operand(condition, 0), index, depth + 1) || guards(k_.operand(condition, 1), index, depth + 1);
+      case Opcode::Not:
+        return guards(k_.operand(condition, 0), index, depth + 1);
+      case Opcode::Lt:
+      case Opcode::Le:
+      case Opcode::Gt:
+      case Opcode::Ge:
+      case Opcode::Eq:
+      case Opcode::Ne:
         for (const OpId side : k_.operands(condition))
           if (!is_const(k_, side) && k_.type(side).is_index() && affine_.distance(side, index)) return true;
         return false;
-      default: return false;
+      default:
+        return false;
     }
   }
 

@@ -525,8 +525,8 @@ class Evaluator {
       d = refuse(code, id, fmt::format("the subscript of {} in {} may not fit 64 bits", what, where));
     else
       d = refuse(code, id,
-                 fmt::format("{} may touch elements {} to {} of {}, which has {} elements", what, to_string(lo), to_string(hi),
-                             where, to_string(n)));
+                 fmt::format("{} may touch elements {} to {} of {}, which has {} elements", what, to_string(lo),
+                             to_string(hi), where, to_string(n)));
     if (!d) return;
     if (source != none)
       name_source(*d, source);
@@ -546,7 +546,8 @@ class Evaluator {
           "pass a buffer of at least {} bytes, or guard the access: if_(i < {}) or load_or",
           to_string((hi + 1) * dtype_size(k_.type(memory).elem) + static_cast<Wide>(byte_offset(k_, memory))),
           to_string(n));
-    else d->fix = fmt::format(lo < 0 ? "guard the access: if_(i >= 0 && i < {})" : "guard the access: if_(i < {})", to_string(n));
+    else
+      d->fix = fmt::format("guard the access: if_({}i < {})", lo < 0 ? "i >= 0 && " : "", to_string(n));
   }
 
   std::string describe(OpId id) const {

@@ -10,7 +10,8 @@ namespace iron::analysis {
 
 enum class DeterminismClass : u8 {
   bitwise,    ///< the same bits for the same inputs, on every backend and whatever the schedule
-  ordered,    ///< a fixed order of operations that the launch or the device's tiles choose: the same bits for the same geometry
+  ordered,    ///< a fixed order of operations that the launch or the device's tiles choose: the same bits for the same
+              ///< geometry
   unordered,  ///< depends on which thread comes first
 };
 

@@ -1,4 +1,5 @@
-// One kernel as data for tools and users: parameters, what a launch must fulfil, assumptions, capabilities, determinism.
+// One kernel as data for tools and users: parameters, what a launch must fulfil, assumptions, capabilities,
+// determinism.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -2,7 +2,8 @@
 //
 // A case is a kernel, then a line of dashes, then what the user sees. Lines before the kernel say what is done with it:
 //   // advise                     warnings and remarks
-//   // launch groups=8 x=100 ...  a launch: elements of buffers, bits of scalars, and groups, threads, items, and limits
+//   // launch groups=8 x=100 ...  a launch: elements of buffers, bits of scalars, and groups, threads, items, and
+//   limits
 //   // dtypes f16 f32             the caller's element types
 // IRON_UPDATE_GOLDENS=1 writes what is seen now; the change is then read like any other.
 #include <gtest/gtest.h>
@@ -45,8 +46,10 @@ Case load(const fs::path& path) {
   if (cut != std::string::npos) c.expected = text.substr(cut + 5);
   std::stringstream lines(c.input);
   for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("// ", 0) == 0 && c.kernel.empty()) c.directives.push_back(line.substr(3));
-    else c.kernel += line + "\n";
+    if (line.rfind("// ", 0) == 0 && c.kernel.empty())
+      c.directives.push_back(line.substr(3));
+    else
+      c.kernel += line + "\n";
   }
   return c;
 }
@@ -85,7 +88,8 @@ std::vector<Diagnostic> launch(const ir::Kernel& k, std::stringstream& words) {
       a.bytes = value * dtype_size(p.elem);
       if (given["null"] != p.name) a.data = reinterpret_cast<void*>(address + number("shift", 0));
       if (!number("same", 0)) address += 1 << 20;
-    } else a.scalar = value;
+    } else
+      a.scalar = value;
     args.push_back(a);
   }
   args.resize(args.size() - number("drop", 0));
@@ -102,13 +106,16 @@ std::string seen(const Case& c) {
       std::stringstream words(directive);
       std::string what;
       words >> what;
-      if (what == "advise") text += render(advise(k));
-      else if (what == "launch") text += render(launch(k, words));
+      if (what == "advise")
+        text += render(advise(k));
+      else if (what == "launch")
+        text += render(launch(k, words));
       else if (what == "dtypes") {
         std::vector<DType> given;
         for (std::string w; words >> w;) given.push_back(dtype_from_name(w));
         text += render(check_dtypes(k, given));
-      } else text += "unknown directive " + what + "\n";
+      } else
+        text += "unknown directive " + what + "\n";
     }
     return text;
   } catch (const Error& e) {
@@ -134,17 +141,21 @@ TEST_P(Errors, ReadAsExpected) {
   const std::string code = c.name.substr(0, c.name.find('_'));
   EXPECT_NE(text.find("[" + code + "]"), std::string::npos) << "the case does not show its own code:\n" << text;
   EXPECT_NE(text.find("= fix: "), std::string::npos) << "an error without a remedy:\n" << text;
-  if (std::getenv("IRON_UPDATE_GOLDENS")) std::ofstream(GetParam()) << c.input << "----\n" << text;
-  else EXPECT_EQ(text, c.expected);
+  if (std::getenv("IRON_UPDATE_GOLDENS"))
+    std::ofstream(GetParam()) << c.input << "----\n" << text;
+  else
+    EXPECT_EQ(text, c.expected);
 }
-INSTANTIATE_TEST_SUITE_P(Cases, Errors, ::testing::ValuesIn(files()), [](const auto& info) { return info.param.stem().string(); });
+INSTANTIATE_TEST_SUITE_P(Cases, Errors, ::testing::ValuesIn(files()),
+                         [](const auto& info) { return info.param.stem().string(); });
 
 // Codes that this folder answers for: a case must not get lost.
 TEST(Errors, EveryCodeHasACase) {
   std::set<std::string> have;
   for (const auto& f : files()) have.insert(f.stem().string().substr(0, f.stem().string().find('_')));
-  for (const char* code : {"D01", "D02", "D03", "D04", "D06", "D08", "D10", "D16", "D17", "D22", "D23", "D24", "D25", "D26", "D27", "D30", "D32",
-                           "LAUNCH01", "LAUNCH02", "LAUNCH03", "LAUNCH04", "LAUNCH05"})
+  for (const char* code :
+       {"D01", "D02", "D03", "D04", "D06", "D08", "D10",      "D16",      "D17",      "D22",      "D23",
+        "D24", "D25", "D26", "D27", "D30", "D32", "LAUNCH01", "LAUNCH02", "LAUNCH03", "LAUNCH04", "LAUNCH05"})
     EXPECT_TRUE(have.count(code)) << code;
 }
 
