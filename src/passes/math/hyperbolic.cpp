@@ -16,6 +16,10 @@ constexpr f32 asinh_poly[] = {-0x1.555536p-3f, 0x1.3324f2p-4f, -0x1.6b95d0p-5f, 
 constexpr f32 atanh_poly[] = {0x1.555540p-2f, 0x1.99a65ap-3f, 0x1.23510cp-3f,
                               0x1.e3b4a6p-4f, 0x1.a96760p-5f, 0x1.68280cp-3f};
 
+constexpr f32 infinity = std::numeric_limits<f32>::infinity();
+constexpr f32 nan = std::numeric_limits<f32>::quiet_NaN();
+constexpr f32 ln2 = 0x1.62e43p-1f;
+
 Val odd(Val a, Val square, std::span<const f32> c) { return fma(a * square, poly(square, c), a); }
 
 // e^a / 2 for 0 <= a: halved, so that it overflows no earlier than sinh and cosh.
@@ -49,31 +53,35 @@ Val cosh(Val x) {
 
 // log of the sum a + sqrt(a^2 + 1); beyond 2^30 the root is a itself.
 Val asinh(Val x) {
-  const Val c = select(is_nan(x), 0.0f, x);
+  const Val finite = abs(x) < infinity;
+  const Val c = select(finite, x, 0.0f);
   const Val a = abs(c);
   const Val square = a * a;
   const Val large = a > 0x1p30f;
   const Val w = select(large, a, a + square / (sqrt(square + 1.0f) + 1.0f));
-  const Val l = select(large, log1p(w) + 0x1.62e43p-1f, log1p(w));
-  return keep_tiny(x, with_sign(select(a < 0.5f, odd(a, square, asinh_poly), l), sign_bit(c)));
+  const Val whole = log1p_core(w);
+  const Val l = select(large, whole + ln2, whole);
+  return select(finite, with_sign(select(a < 0.5f, odd(a, square, asinh_poly), l), sign_bit(c)), x);
 }
 
 // log(x + sqrt(x^2 - 1)) as log1p of t + sqrt(t^2 + 2t) with t = x - 1.
 Val acosh(Val x) {
-  const Val t = x - 1.0f;
+  const Val inside = (x >= 1.0f) & (x < infinity);
+  const Val t = select(inside, x - 1.0f, 0.0f);
   const Val large = t > 0x1p30f;
   const Val w = select(large, t, t + sqrt(fma(t, t, t + t)));
-  const Val l = log1p(w);
-  return select(large, l + 0x1.62e43p-1f, l);
+  const Val l = log1p_core(w);
+  return select(inside, select(large, l + ln2, l), select(x > 1.0f, x, nan));
 }
 
 // log((1 + a) / (1 - a)) / 2 from 0.5 on, where 1 - a is exact.
 Val atanh(Val x) {
-  const Val c = select(abs(x) <= 1.0f, x, 0.0f);
+  const Val inside = abs(x) < 1.0f;
+  const Val c = select(inside, x, 0.0f);
   const Val a = abs(c);
-  const Val far = 0.5f * log1p((a + a) / (1.0f - a));
+  const Val far = 0.5f * log1p_core((a + a) / (1.0f - a));
   const Val y = with_sign(select(a < 0.5f, odd(a, a * a, atanh_poly), far), sign_bit(c));
-  return select(abs(x) <= 1.0f, keep_tiny(x, y), std::numeric_limits<f32>::quiet_NaN());
+  return select(inside, y, select(abs(x) == 1.0f, x * infinity, x.emit->f(nan)));
 }
 
 }  // namespace iron::passes::math
