@@ -26,10 +26,10 @@ struct Diagnostic {
   std::string message;
   std::string file;
   int line = 0;
-  int column = 0;           ///< 1-based; 0 when only the line is known
-  std::string kernel;       ///< the kernel it concerns, if any
-  std::string after_pass;   ///< the last pass that ran, if any
-  std::string fix;          ///< what to write instead
+  int column = 0;          ///< 1-based; 0 when only the line is known
+  std::string kernel;      ///< the kernel it concerns, if any
+  std::string after_pass;  ///< the last pass that ran, if any
+  std::string fix;         ///< what to write instead
   struct Note {
     std::string message, file;
     int line = 0;

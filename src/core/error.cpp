@@ -19,10 +19,14 @@ std::string source_line(const std::string& file, int line) {
 
 std::string_view severity_name(Severity s) {
   switch (s) {
-    case Severity::note: return "note";
-    case Severity::remark: return "remark";
-    case Severity::warning: return "warning";
-    case Severity::error: return "error";
+    case Severity::note:
+      return "note";
+    case Severity::remark:
+      return "remark";
+    case Severity::warning:
+      return "warning";
+    case Severity::error:
+      return "error";
   }
   return "error";
 }

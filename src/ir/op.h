@@ -92,7 +92,7 @@ template <class T> u64 pack(const T& imm) {
 }
 template <class T> T unpack(u64 bits) {
   T imm;
-  std::memcpy(&imm, &bits, sizeof(T));
+  std::memcpy(static_cast<void*>(&imm), &bits, sizeof(T));
   return imm;
 }
 

@@ -108,7 +108,7 @@ class Printer {
     const auto& op = k_.op(id);
     if (op.code == Opcode::Param) return "%" + k_.params[op.imm].name;
     if (op.code == Opcode::Const) {
-      const auto text = literal(op.type.elem, op.imm);
+      auto text = literal(op.type.elem, op.imm);
       if (op.type == index_type || op.type == bool_type) return text;
       return text + ":" + to_string(op.type);
     }

@@ -21,6 +21,7 @@ struct Type {
   Swizzle swizzle : 4 = Swizzle::none;
   u16 rows = 0, cols = 0;
 
+  constexpr Type() = default;
   bool operator==(const Type&) const = default;
   static Type value(DType elem, u8 lanes = 1) { return make(TypeKind::value, elem, lanes, Space::none); }
   static Type memory(Space space, DType elem) { return make(TypeKind::memory, elem, 1, space); }

@@ -12,24 +12,24 @@
 namespace iron::runtime {
 
 struct DeviceInfo {
-  std::string backend;               ///< "cpu", "cuda", ...
-  std::string name;                  ///< the device's own name
-  std::string api;                   ///< driver or API version
-  std::string architecture;          ///< "sm_90a", "x86-64 avx2", ...
-  u32 simd_width = 32;               ///< hardware lanes (the contract is 32 everywhere)
-  u32 units = 1;                     ///< SMs or cores
+  std::string backend;       ///< "cpu", "cuda", ...
+  std::string name;          ///< the device's own name
+  std::string api;           ///< driver or API version
+  std::string architecture;  ///< "sm_90a", "x86-64 avx2", ...
+  u32 simd_width = 32;       ///< hardware lanes (the contract is 32 everywhere)
+  u32 units = 1;             ///< SMs or cores
   u32 max_threads_per_group = 1024;
-  u64 shared_bytes = 0;              ///< threadgroup memory per threadgroup, opt-in included
+  u64 shared_bytes = 0;  ///< threadgroup memory per threadgroup, opt-in included
   u64 memory_bytes = 0;
-  u64 cache_bytes = 0;               ///< last-level cache
-  std::vector<std::string> features; ///< capability atoms
+  u64 cache_bytes = 0;                ///< last-level cache
+  std::vector<std::string> features;  ///< capability atoms
 };
 
 /// A kernel compiled for one device. Kept alive by work that uses it.
 class Executable {
  public:
   virtual ~Executable() = default;
-  virtual const ir::Kernel& kernel() const = 0;       ///< the optimised IR that runs
+  virtual const ir::Kernel& kernel() const = 0;  ///< the optimised IR that runs
   /// Text stages for `iron inspect`: "llvm", "asm", "cuda", "ptx", "sass"; empty if there is none of that name.
   virtual std::string stage(std::string_view name) const = 0;
   /// Numbers for verdicts: "registers", "spill_bytes", "shared_bytes", "occupancy", ...
@@ -51,14 +51,16 @@ class Backend {
   /// Compiles an already optimised kernel for threadgroups of `threads`; cached in memory and on disk.
   virtual std::shared_ptr<Executable> prepare(const ir::Kernel& optimised, Dim3 threads) = 0;
   /// The launch contract was checked by the caller.
-  virtual void launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args) = 0;
+  virtual void launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
+                      std::span<const LaunchArg> args) = 0;
   virtual void synchronize() = 0;
   /// Seconds that `count` back-to-back launches take on the device's own clock, without transfers.
   virtual double time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                                std::span<const std::vector<LaunchArg>> rotating_args, u32 count) = 0;
 };
 
-/// The backend of that name ("cpu", "cuda"), opened on first use; throws iron::Error with the reason if it cannot be had.
+/// The backend of that name ("cpu", "cuda"), opened on first use; throws iron::Error with the reason if it cannot be
+/// had.
 Backend& backend(std::string_view name);
 /// Names of the backends built in, whether or not they can start here.
 std::vector<std::string> backend_names();

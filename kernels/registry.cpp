@@ -1,0 +1,14 @@
+#include "registry.h"
+
+namespace iron {
+
+const Registry& standard_library() {
+  static const Registry registry = [] {
+    Registry r;
+    kernels::register_rms_norm(r);
+    return r;
+  }();
+  return registry;
+}
+
+}  // namespace iron

@@ -1,0 +1,337 @@
+// Lane loops of the pure ops: the evaluator's own functors, compiled once an op and element type.
+#include "exec/machine.h"
+#include "ir/eval.h"
+#include "ir/scalar.h"
+
+namespace iron::exec {
+
+namespace {
+using namespace ir;
+namespace sc = ir::scalar;
+
+template <class Op, DType D>
+Status unary(Machine&, Simdgroup& s, const Instr& in) {
+  using R = sc::Rep<D>;
+  const auto* a = reg<typename R::Store>(s, in.a);
+  auto* __restrict out = reg<typename R::Store>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) out[i] = R::store(Op::apply(R::load(a[i])));
+  return Status::next;
+}
+template <class Op, DType D>
+Status binary(Machine&, Simdgroup& s, const Instr& in) {
+  using R = sc::Rep<D>;
+  const auto *a = reg<typename R::Store>(s, in.a), *b = reg<typename R::Store>(s, in.b);
+  auto* __restrict out = reg<typename R::Store>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) out[i] = R::store(Op::apply(R::load(a[i]), R::load(b[i])));
+  return Status::next;
+}
+template <class Op, DType D>
+Status ternary(Machine&, Simdgroup& s, const Instr& in) {
+  using R = sc::Rep<D>;
+  const auto *a = reg<typename R::Store>(s, in.a), *b = reg<typename R::Store>(s, in.b),
+             *c = reg<typename R::Store>(s, in.c);
+  auto* __restrict out = reg<typename R::Store>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) out[i] = R::store(Op::apply(R::load(a[i]), R::load(b[i]), R::load(c[i])));
+  return Status::next;
+}
+template <class Op, DType D>
+Status compare(Machine&, Simdgroup& s, const Instr& in) {
+  using R = sc::Rep<D>;
+  const auto *a = reg<typename R::Store>(s, in.a), *b = reg<typename R::Store>(s, in.b);
+  auto* __restrict out = reg<u8>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) out[i] = Op::apply(R::load(a[i]), R::load(b[i]));
+  return Status::next;
+}
+template <DType D>
+Status is_nan(Machine&, Simdgroup& s, const Instr& in) {
+  using R = sc::Rep<D>;
+  const auto* a = reg<typename R::Store>(s, in.a);
+  auto* __restrict out = reg<u8>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) out[i] = sc::IsNan::apply(R::load(a[i]));
+  return Status::next;
+}
+// Negation and absolute value of floats work on the bits.
+template <class U, bool Negate>
+Status sign_bits(Machine&, Simdgroup& s, const Instr& in) {
+  constexpr U sign = static_cast<U>(U{1} << (sizeof(U) * 8 - 1));
+  for (u32 i = 0; i < in.n; ++i) {
+    U v;
+    std::memcpy(&v, s.regs + in.a + i * sizeof(U), sizeof(U));
+    v = static_cast<U>(Negate ? v ^ sign : v & static_cast<U>(~sign));
+    std::memcpy(s.regs + in.dst + i * sizeof(U), &v, sizeof(U));
+  }
+  return Status::next;
+}
+template <class Op>
+Status logic(Machine&, Simdgroup& s, const Instr& in) {
+  const auto *a = reg<u8>(s, in.a), *b = reg<u8>(s, in.b);
+  auto* __restrict out = reg<u8>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) out[i] = Op::apply(a[i], b[i]) & 1;
+  return Status::next;
+}
+Status logic_not(Machine&, Simdgroup& s, const Instr& in) {
+  const auto* a = reg<u8>(s, in.a);
+  auto* __restrict out = reg<u8>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) out[i] = a[i] ^ 1;
+  return Status::next;
+}
+// The condition is a scalar for all elements of a vector, or one an element.
+template <class U>
+Status select(Machine& m, Simdgroup& s, const Instr& in) {
+  const auto* c = reg<u8>(s, in.a);
+  const bool each = in.imm != 0;
+  for (u32 i = 0; i < in.n; ++i) {
+    const bool take = c[each ? i : i % m.width] & 1;
+    std::memcpy(s.regs + in.dst + i * sizeof(U), s.regs + (take ? in.b : in.c) + i * sizeof(U), sizeof(U));
+  }
+  return Status::next;
+}
+template <DType To, DType From>
+Status cast(Machine&, Simdgroup& s, const Instr& in) {
+  const auto* a = reg<typename sc::Rep<From>::Store>(s, in.a);
+  auto* __restrict out = reg<typename sc::Rep<To>::Store>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) {
+    if constexpr (To == From)
+      out[i] = a[i];
+    else
+      out[i] = sc::cast_to<To>(sc::Rep<From>::load(a[i]));
+  }
+  return Status::next;
+}
+
+// Any op on any type, one application at a time.
+Status by_eval(Machine& m, Simdgroup& s, const Instr& in) {
+  const OpId id = in.op;
+  const auto& k = m.kernel;
+  const auto count = k.op(id).operand_count;
+  Type types[4];
+  u64 values[4];
+  const u32 regs[4] = {in.a, in.b, in.c, in.d};
+  for (u32 o = 0; o < count; ++o) types[o] = Type::value(k.type(k.operand(id, o)).elem);
+  const Type result = Type::value(in.elem);
+  for (u32 i = 0; i < in.n; ++i) {
+    for (u32 o = 0; o < count; ++o) values[o] = lane_bits(s, regs[o], dtype_size(types[o].elem), i);
+    set_lane_bits(s, in.dst, dtype_size(in.elem), i,
+                  eval(k.op(id).code, result, {types, count}, {values, count}, k.op(id).imm));
+  }
+  return Status::next;
+}
+
+template <DType D>
+Handler arithmetic(Opcode code) {
+  switch (code) {
+    case Opcode::Add:
+      return binary<sc::Add, D>;
+    case Opcode::Sub:
+      return binary<sc::Sub, D>;
+    case Opcode::Mul:
+      return binary<sc::Mul, D>;
+    case Opcode::Div:
+      return binary<sc::Div, D>;
+    case Opcode::Rem:
+      return binary<sc::Rem, D>;
+    case Opcode::Min:
+      return binary<sc::Min, D>;
+    case Opcode::Max:
+      return binary<sc::Max, D>;
+    case Opcode::Eq:
+      return compare<sc::Eq, D>;
+    case Opcode::Ne:
+      return compare<sc::Ne, D>;
+    case Opcode::Lt:
+      return compare<sc::Lt, D>;
+    case Opcode::Le:
+      return compare<sc::Le, D>;
+    case Opcode::Gt:
+      return compare<sc::Gt, D>;
+    case Opcode::Ge:
+      return compare<sc::Ge, D>;
+    default:
+      break;
+  }
+  if constexpr (is_float(D)) {
+    using U = sc::Bits<typename sc::Rep<D>::Store>;
+    switch (code) {
+      case Opcode::Fma:
+        return ternary<sc::Fma, D>;
+      case Opcode::Neg:
+        return sign_bits<U, true>;
+      case Opcode::Abs:
+        return sign_bits<U, false>;
+      case Opcode::IsNan:
+        return is_nan<D>;
+      case Opcode::Sqrt:
+        return unary<sc::Sqrt, D>;
+      case Opcode::Rsqrt:
+        return unary<sc::Rsqrt, D>;
+      case Opcode::Recip:
+        return unary<sc::Recip, D>;
+      case Opcode::Floor:
+        return unary<sc::Floor, D>;
+      case Opcode::Ceil:
+        return unary<sc::Ceil, D>;
+      case Opcode::Trunc:
+        return unary<sc::Trunc, D>;
+      case Opcode::Round:
+        return unary<sc::Round, D>;
+      default:
+        return nullptr;
+    }
+  } else {
+    switch (code) {
+      case Opcode::Neg:
+        return unary<sc::Neg, D>;
+      case Opcode::Abs:
+        return unary<sc::Abs, D>;
+      case Opcode::And:
+        return binary<sc::And, D>;
+      case Opcode::Or:
+        return binary<sc::Or, D>;
+      case Opcode::Xor:
+        return binary<sc::Xor, D>;
+      case Opcode::Not:
+        return unary<sc::Not, D>;
+      case Opcode::Shl:
+        return binary<sc::Shl, D>;
+      case Opcode::Shr:
+        return binary<sc::Shr, D>;
+      case Opcode::BitExtract:
+        return ternary<sc::BitExtract, D>;
+      case Opcode::MulHi:
+        return binary<sc::MulHi, D>;
+      default:
+        return nullptr;
+    }
+  }
+}
+
+template <DType From>
+Handler cast_from(DType to) {
+  switch (to) {
+    case DType::boolean:
+      return cast<DType::boolean, From>;
+    case DType::i8:
+      return cast<DType::i8, From>;
+    case DType::u8:
+      return cast<DType::u8, From>;
+    case DType::i16:
+      return cast<DType::i16, From>;
+    case DType::u16:
+      return cast<DType::u16, From>;
+    case DType::i32:
+      return cast<DType::i32, From>;
+    case DType::u32:
+      return cast<DType::u32, From>;
+    case DType::i64:
+    case DType::index:
+      return cast<DType::i64, From>;
+    case DType::u64:
+      return cast<DType::u64, From>;
+    case DType::f16:
+      return cast<DType::f16, From>;
+    case DType::bf16:
+      return cast<DType::bf16, From>;
+    case DType::f32:
+      return cast<DType::f32, From>;
+    case DType::f64:
+      return cast<DType::f64, From>;
+    case DType::none:
+      break;
+  }
+  return nullptr;
+}
+
+Handler cast_handler(DType from, DType to) {
+  switch (from) {
+    case DType::boolean:
+      return cast_from<DType::boolean>(to);
+    case DType::i8:
+      return cast_from<DType::i8>(to);
+    case DType::u8:
+      return cast_from<DType::u8>(to);
+    case DType::i16:
+      return cast_from<DType::i16>(to);
+    case DType::u16:
+      return cast_from<DType::u16>(to);
+    case DType::i32:
+      return cast_from<DType::i32>(to);
+    case DType::u32:
+      return cast_from<DType::u32>(to);
+    case DType::i64:
+    case DType::index:
+      return cast_from<DType::i64>(to);
+    case DType::u64:
+      return cast_from<DType::u64>(to);
+    case DType::f16:
+      return cast_from<DType::f16>(to);
+    case DType::bf16:
+      return cast_from<DType::bf16>(to);
+    case DType::f32:
+      return cast_from<DType::f32>(to);
+    case DType::f64:
+      return cast_from<DType::f64>(to);
+    case DType::none:
+      break;
+  }
+  return nullptr;
+}
+
+Handler select_handler(u32 size) {
+  switch (size) {
+    case 1:
+      return select<u8>;
+    case 2:
+      return select<u16>;
+    case 4:
+      return select<u32>;
+    default:
+      return select<u64>;
+  }
+}
+}  // namespace
+
+Handler eval_handler() { return by_eval; }
+
+Handler pure_handler(Opcode code, DType operand, DType result) {
+  if (code == Opcode::Cast) return cast_handler(operand, result);
+  if (code == Opcode::Select) return select_handler(dtype_size(result));
+  switch (operand) {
+    case DType::boolean:
+      switch (code) {
+        case Opcode::And:
+          return logic<sc::And>;
+        case Opcode::Or:
+          return logic<sc::Or>;
+        case Opcode::Xor:
+        case Opcode::Ne:
+          return logic<sc::Xor>;
+        case Opcode::Eq:
+          return logic<sc::Eq>;
+        case Opcode::Not:
+          return logic_not;
+        default:
+          return nullptr;
+      }
+    case DType::f32:
+      return arithmetic<DType::f32>(code);
+    case DType::f64:
+      return arithmetic<DType::f64>(code);
+    case DType::f16:
+      return arithmetic<DType::f16>(code);
+    case DType::bf16:
+      return arithmetic<DType::bf16>(code);
+    case DType::i32:
+      return arithmetic<DType::i32>(code);
+    case DType::u32:
+      return arithmetic<DType::u32>(code);
+    case DType::u64:
+      return arithmetic<DType::u64>(code);
+    case DType::i64:
+    case DType::index:
+      return arithmetic<DType::i64>(code);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace iron::exec

@@ -1,0 +1,173 @@
+// Replaces Math and Fast ops: dispatch by opcode, type changes around the f32 expansions.
+#include "passes/expand_math.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "passes/math/emit.h"
+
+namespace iron::passes {
+
+namespace {
+using ir::Opcode;
+using ir::OpId;
+using math::Val;
+
+Val expansion(Opcode code, Val a, Val b) {
+  switch (code) {
+    case Opcode::Exp:
+      return math::exp(a);
+    case Opcode::Exp2:
+      return math::exp2(a);
+    case Opcode::Expm1:
+      return math::expm1(a);
+    case Opcode::Log:
+      return math::log(a);
+    case Opcode::Log2:
+      return math::log2(a);
+    case Opcode::Log10:
+      return math::log10(a);
+    case Opcode::Log1p:
+      return math::log1p(a);
+    case Opcode::Sin:
+      return math::sin(a);
+    case Opcode::Cos:
+      return math::cos(a);
+    case Opcode::Tan:
+      return math::tan(a);
+    case Opcode::Asin:
+      return math::asin(a);
+    case Opcode::Acos:
+      return math::acos(a);
+    case Opcode::Atan:
+      return math::atan(a);
+    case Opcode::Sinh:
+      return math::sinh(a);
+    case Opcode::Cosh:
+      return math::cosh(a);
+    case Opcode::Tanh:
+      return math::tanh(a);
+    case Opcode::Asinh:
+      return math::asinh(a);
+    case Opcode::Acosh:
+      return math::acosh(a);
+    case Opcode::Atanh:
+      return math::atanh(a);
+    case Opcode::Erf:
+      return math::erf(a);
+    case Opcode::Erfinv:
+      return math::erfinv(a);
+      return math::pow(a, b);
+    case Opcode::Atan2:
+      return math::atan2(a, b);
+    default:
+      throw Error("MATH0002", fmt::format("{} has no expansion", ir::info(code).text));
+  }
+}
+
+// Their rare branch is taken element by element, so vectors are expanded element by element as well.
+bool branches(Opcode code) { return code == Opcode::Sin || code == Opcode::Cos || code == Opcode::Tan; }
+
+[[noreturn]] void refuse_f64(const ir::Kernel& k, OpId id) {
+  Diagnostic d;
+  d.code = "MATH0001";
+  d.message =
+      fmt::format("{} has no f64 form: cast the operand to f32, or compute it from base ops", k.info_of(id).text);
+  d.file = k.location(id).file;
+  d.line = k.location(id).line;
+  d.kernel = k.name;
+  throw Error(std::move(d));
+}
+
+/// Expands one op in front of itself and returns the value that replaces it.
+OpId expand(ir::Kernel& k, OpId id) {
+  const ir::Op op = k.op(id);  // a copy: the arena grows below
+  const std::vector<OpId> operands(k.operands(id).begin(), k.operands(id).end());
+  if (op.type.elem == DType::f64) refuse_f64(k, id);
+  ir::Builder b(k);
+  b.set_point_before(id);
+  b.set_location(op.loc);
+  const ir::Type f32_type = op.type.with_elem(DType::f32);
+  const bool narrow = op.type.elem != DType::f32;
+  std::vector<OpId> wide;
+  for (const OpId v : operands) wide.push_back(narrow ? b.cast(f32_type, v) : v);
+  const auto one = [&](u8 lanes, const std::vector<OpId>& values) {
+    math::Emit e(b, lanes);
+    return expansion(op.code, e.wrap(values[0]), e.wrap(values.back())).id;
+  };
+  OpId y;
+  if (op.type.lanes > 1 && branches(op.code)) {
+    std::vector<OpId> elements;
+    for (u8 lane = 0; lane < op.type.lanes; ++lane)
+      elements.push_back(one(1, {b.op(Opcode::VecExtract, {wide[0]}, lane)}));
+    y = b.op(Opcode::VecMake, std::span<const OpId>(elements));
+  } else {
+    y = one(op.type.lanes, wide);
+  }
+  return narrow ? b.cast(op.type, y) : y;
+}
+
+std::vector<OpId> ops_with(const ir::Kernel& k, u32 effect) {
+  std::vector<OpId> found;
+  k.walk([&](OpId id) {
+    if (k.info_of(id).has(effect)) found.push_back(id);
+  });
+  return found;
+}
+
+Opcode precise(Opcode fast) {
+  switch (fast) {
+    case Opcode::FastExp:
+      return Opcode::Exp;
+    case Opcode::FastExp2:
+      return Opcode::Exp2;
+    case Opcode::FastLog:
+      return Opcode::Log;
+    case Opcode::FastLog2:
+      return Opcode::Log2;
+    case Opcode::FastSin:
+      return Opcode::Sin;
+    case Opcode::FastCos:
+      return Opcode::Cos;
+    case Opcode::FastTanh:
+      return Opcode::Tanh;
+    case Opcode::FastSqrt:
+      return Opcode::Sqrt;
+    case Opcode::FastRsqrt:
+      return Opcode::Rsqrt;
+    case Opcode::FastRecip:
+      return Opcode::Recip;
+    default:
+      throw Error("MATH0002", fmt::format("{} has no expansion", ir::info(fast).text));
+  }
+}
+}  // namespace
+
+int expand_math(ir::Kernel& k) {
+  const auto found = ops_with(k, ir::Math);
+  std::unordered_map<OpId, OpId> forward;
+  for (const OpId id : found) {
+    // An operand may itself have been replaced already: its uses change here at once, the rest at the end.
+    for (u32 n = 0; n < k.op(id).operand_count; ++n)
+      if (const auto it = forward.find(k.operand(id, n)); it != forward.end()) k.set_operand(id, n, it->second);
+    forward[id] = expand(k, id);
+  }
+  k.replace_uses(forward);
+  for (const OpId id : found) k.erase(id);
+  return static_cast<int>(found.size());
+}
+
+int expand_fast(ir::Kernel& k, const std::vector<Opcode>& keep) {
+  int replaced = 0;
+  for (const OpId id : ops_with(k, ir::Fast)) {
+    const Opcode code = k.op(id).code;
+    if (std::find(keep.begin(), keep.end(), code) != keep.end()) continue;
+    k.mutable_op(id).code = precise(code);
+    ++replaced;
+  }
+  return replaced;
+}
+
+}  // namespace iron::passes

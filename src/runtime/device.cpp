@@ -1,0 +1,109 @@
+#include "iron/runtime/device.h"
+
+#include <map>
+#include <mutex>
+
+#include "runtime/backend.h"
+#include "runtime/compile.h"
+
+namespace iron {
+
+namespace detail {
+struct DeviceState {
+  runtime::Backend* backend = nullptr;
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<PreparedKernel::State>> prepared;
+};
+}  // namespace detail
+
+struct PreparedKernel::State {
+  runtime::Backend* backend = nullptr;
+  std::shared_ptr<const runtime::Compiled> compiled;
+  std::shared_ptr<runtime::Executable> exe;
+  analysis::DeviceLimits limits;
+};
+
+namespace detail {
+
+RawBuffer::RawBuffer(std::shared_ptr<DeviceState> d, u64 n) : device(std::move(d)), bytes(n) {
+  data = device->backend->allocate(std::max<u64>(n, 16));
+}
+RawBuffer::RawBuffer(RawBuffer&& other) noexcept
+    : device(std::move(other.device)), data(std::exchange(other.data, nullptr)), bytes(std::exchange(other.bytes, 0)) {}
+RawBuffer& RawBuffer::operator=(RawBuffer&& other) noexcept {
+  std::swap(device, other.device);
+  std::swap(data, other.data);
+  std::swap(bytes, other.bytes);
+  return *this;
+}
+RawBuffer::~RawBuffer() {
+  if (data) device->backend->release(data);
+}
+
+namespace {
+void check_range(u64 offset, u64 n, u64 bytes) {
+  if (offset > bytes || n > bytes - offset)
+    throw Error("RT02", "a copy of " + std::to_string(n) + " bytes at " + std::to_string(offset) +
+                            " leaves a buffer of " + std::to_string(bytes) + " bytes");
+}
+}  // namespace
+
+void RawBuffer::upload(const void* from, u64 offset, u64 n) {
+  check_range(offset, n, bytes);
+  if (n) device->backend->upload(static_cast<std::byte*>(data) + offset, from, n);
+}
+void RawBuffer::download(void* to, u64 offset, u64 n) const {
+  check_range(offset, n, bytes);
+  if (!n) return;
+  device->backend->synchronize();
+  device->backend->download(to, static_cast<const std::byte*>(data) + offset, n);
+}
+void RawBuffer::fill(u8 byte) {
+  if (bytes) device->backend->fill(data, byte, bytes);
+}
+
+}  // namespace detail
+
+void PreparedKernel::launch(std::span<const LaunchArg> args, const LaunchGeometry& geometry) const {
+  auto problems = analysis::check(state_->compiled->contract, geometry, args, state_->limits);
+  if (!problems.empty()) throw Error(std::move(problems));
+  state_->backend->launch(state_->exe, geometry, args);
+}
+
+Device Device::open(std::string_view name) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<detail::DeviceState>, std::less<>> open_devices;
+  const std::lock_guard lock(mutex);
+  auto& state = open_devices[std::string(name)];
+  if (!state) {
+    auto fresh = std::make_shared<detail::DeviceState>();
+    fresh->backend = &runtime::backend(name);
+    state = std::move(fresh);
+  }
+  return Device(state);
+}
+
+std::string Device::name() const { return state_->backend->info().name; }
+void Device::synchronize() const { state_->backend->synchronize(); }
+runtime::Backend& Device::backend() const { return *state_->backend; }
+
+PreparedKernel Device::prepare_step(const std::string& key, Threads threads,
+                                    const std::function<std::shared_ptr<ir::Kernel>()>& record) const {
+  const std::string full =
+      key + "/" + std::to_string(threads.x) + "," + std::to_string(threads.y) + "," + std::to_string(threads.z);
+  const std::lock_guard lock(state_->mutex);
+  auto& entry = state_->prepared[full];
+  if (!entry) {
+    auto s = std::make_shared<PreparedKernel::State>();
+    s->backend = state_->backend;
+    s->compiled = runtime::compile_for(state_->backend->info().backend, record());
+    s->exe = state_->backend->prepare(*s->compiled->optimised, {threads.x, threads.y, threads.z});
+    const auto& info = state_->backend->info();
+    s->limits.max_threads_per_group = info.max_threads_per_group;
+    if (info.shared_bytes) s->limits.shared_bytes = info.shared_bytes;
+    entry = std::move(s);
+  }
+  return PreparedKernel(entry);
+}
+
+}  // namespace iron

@@ -1,0 +1,78 @@
+# Sourced by ./test: runs one step after another, each a line with its seconds, its full output in a log file.
+#
+# Every step leaves a line in $steps_file, from which tests/tools/count.py makes the closing count.
+
+steps_init() {  # steps_init DIRECTORY
+  steps_dir=$1
+  steps_file=$steps_dir/steps.tsv
+  rm -rf "$steps_dir"
+  mkdir -p "$steps_dir/logs"
+  : >"$steps_file"
+  started=$SECONDS
+}
+
+record() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$steps_file"; }  # record KIND NAME STATUS SECONDS RESULTS
+
+clock() { printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
+
+# While a step runs: on a terminal its last line of output, elsewhere a sign of life every two minutes.
+watch_step() {  # watch_step PID LABEL LOG
+  local begin=$SECONDS line
+  while kill -0 "$1" 2>/dev/null; do
+    if [[ -t 1 ]]; then
+      line=$(tail -c 400 "$3" 2>/dev/null | tr '\r' '\n' | sed -e 's/[^[:print:]]//g' -e '/^$/d' | tail -n 1)
+      printf '\r\033[K%s  %s' "$2" "${line:0:80}"
+      sleep 0.5
+    else
+      sleep 0.2
+      if (((SECONDS - begin) >= 120)); then
+        printf '%s  still running\n' "$2"
+        begin=$SECONDS
+      fi
+    fi
+  done
+  [[ ! -t 1 ]] || printf '\r\033[K'
+}
+
+# step KIND NAME [RESULTS] -- COMMAND...: runs it, prints its line, records it; returns 1 when it failed.
+# A gate that exits 77 is skipped; the last line of its output says why.
+step() {
+  local kind=$1 name=$2 results=""
+  shift 2
+  if [[ $1 != -- ]]; then
+    results=$1
+    shift
+  fi
+  shift
+  local log=$steps_dir/logs/${name//[^A-Za-z0-9_.-]/-}.log code=0 from to seconds label status note=""
+  label=$(printf '[%s] %-24s' "$(clock)" "$name")
+  from=$(date +%s%N)
+  set -m  # a process group of its own, so that an interrupted run leaves no compiler behind
+  "$@" </dev/null >"$log" 2>&1 &
+  current_step=$!
+  set +m
+  watch_step "$current_step" "$label" "$log"
+  wait "$current_step" || code=$?
+  current_step=""
+  to=$(date +%s%N)
+  seconds=$(printf '%d.%d' $(((to - from) / 1000000000)) $(((to - from) / 100000000 % 10)))
+  case $code in
+    0) status=passed ;;
+    77) status=skipped note=$(tail -n 1 "$log") ;;
+    *) status=failed note="exit code $code" ;;
+  esac
+  [[ $kind != build || $status != skipped ]] || status=failed
+  record "$kind" "$name" "$status" "$seconds" "$results"
+  if [[ $kind == cases ]]; then
+    note=$("$python" tests/tools/count.py --results "$results" 2>&1 | tail -n 1) || status=failed
+  fi
+  printf '%s %-7s %7ss  %s\n' "$label" "$status" "$seconds" "$note"
+  [[ $status == failed ]] || return 0
+  if [[ $kind == cases ]]; then
+    "$python" tests/tools/count.py --failures --results "$results" | sed '$d'
+  fi
+  printf -- '------ the last lines of %s\n' "$log"
+  tail -n 40 "$log"
+  printf -- '------\n'
+  return 1
+}
