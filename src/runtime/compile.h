@@ -15,11 +15,9 @@ struct Compiled {
   std::string identity;  ///< of the optimised kernel: what caches are keyed by
 };
 
-/// Runs the pipeline under the kernel's own numerics policy. Kept by the identity of the recorded kernel, so that a
-/// kernel is compiled once a process. Throws iron::Error with every finding of the verifier.
-std::shared_ptr<const Compiled> compile(const std::shared_ptr<const ir::Kernel>& recorded);
-
-/// `fast_*` ops stay for devices that have instructions for them; the interpreter and the CPU expand them.
+/// Runs the pipeline under the kernel's own numerics policy, then the expansions. Kept by the identity of the recorded
+/// kernel, so that a kernel is compiled once a process. `fast_*` ops stay for devices that have instructions for them;
+/// the interpreter and the CPU expand them. Throws iron::Error with every finding of the verifier.
 std::shared_ptr<const Compiled> compile_for(std::string_view backend,
                                             const std::shared_ptr<const ir::Kernel>& recorded);
 

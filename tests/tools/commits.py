@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-TYPES = ("build", "chore", "ci", "docs", "feat", "fix", "perf", "refactor", "revert", "style", "test")
+TYPES = ("build", "chore", "ci", "docs", "feat", "fix", "merge", "perf", "refactor", "revert", "style", "test")
 SUBJECT = re.compile(rf"({'|'.join(TYPES)})(\([a-z0-9_/,+. -]+\))?!?: \S.*")
 GENERATED = re.compile(r"(Merge (branch|commit|tag|remote-tracking branch|pull request) |Revert \"|fixup! |squash! )")
 ATTRIBUTION = re.compile(r"^\W*(co-authored-by|generated (with|by)|assisted-by|written (with|by))\b", re.IGNORECASE)

@@ -1,0 +1,42 @@
+// The table of backends.
+#include "runtime/backend.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "runtime/interpreter.h"
+
+namespace iron::runtime {
+
+namespace {
+struct Entry {
+  std::string_view name;
+  std::unique_ptr<Backend> (*open)();
+};
+// The order in which devices are listed.
+constexpr Entry table[] = {
+    {"interpreter", []() -> std::unique_ptr<Backend> { return std::make_unique<InterpreterBackend>(); }},
+};
+}  // namespace
+
+Backend& backend(std::string_view name) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Backend>, std::less<>> opened;
+  const std::lock_guard lock(mutex);
+  if (const auto it = opened.find(name); it != opened.end()) return *it->second;
+  for (const auto& entry : table)
+    if (entry.name == name) return *opened.emplace(name, entry.open()).first->second;
+  std::string known;
+  for (const auto& entry : table) known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  throw Error("DEV01", fmt::format("there is no backend '{}'", name), "one of: " + known);
+}
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.emplace_back(entry.name);
+  return names;
+}
+
+}  // namespace iron::runtime

@@ -1,0 +1,51 @@
+#include "runtime/compile.h"
+
+#include <map>
+#include <mutex>
+
+#include "analysis/uniformity.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/expand_math.h"
+#include "passes/pipeline.h"
+
+namespace iron::runtime {
+
+namespace {
+
+std::shared_ptr<const Compiled> run(const std::shared_ptr<const ir::Kernel>& recorded, bool keep_fast) {
+  auto c = std::make_shared<Compiled>();
+  c->recorded = recorded;
+  auto k = std::make_shared<ir::Kernel>(*recorded);
+  passes::run_pipeline(*k, {.verify = true});
+  if (!keep_fast) passes::expand_fast(*k);
+  passes::expand_math(*k);
+  *k = ir::canonical(*k);
+  auto problems = ir::verify_structure(*k, "lowering");
+  const auto divergent = analysis::verify_convergence(*k, "lowering");
+  problems.insert(problems.end(), divergent.begin(), divergent.end());
+  if (!problems.empty()) throw Error(std::move(problems));
+  c->identity = ir::identity(*k);
+  c->contract = analysis::derive(*k);
+  c->optimised = std::move(k);
+  return c;
+}
+
+}  // namespace
+
+std::shared_ptr<const Compiled> compile_for(std::string_view backend, const std::shared_ptr<const ir::Kernel>& recorded) {
+  // The interpreter and the CPU have no approximate instructions.
+  const bool keep_fast = backend != "interpreter" && backend != "cpu";
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, bool>, std::shared_ptr<const Compiled>> known;
+  const auto key = std::pair(ir::identity(*recorded), keep_fast);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto it = known.find(key); it != known.end()) return it->second;
+  }
+  auto made = run(recorded, keep_fast);
+  const std::lock_guard lock(mutex);
+  return known.emplace(key, std::move(made)).first->second;
+}
+
+}  // namespace iron::runtime

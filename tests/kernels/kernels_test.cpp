@@ -1,0 +1,41 @@
+// Every kernel x dtype of the library: recording is stable, and every case passes in the interpreter under all checks.
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "iron/library.h"
+#include "runtime/backend.h"
+#include "runtime/run_case.h"
+
+namespace iron {
+namespace {
+
+class Library : public ::testing::TestWithParam<const KernelEntry*> {};
+
+TEST_P(Library, RecordsTheSameWhenProbed) {
+  const auto& e = *GetParam();
+  const auto once = e.record(false);
+  const auto text = ir::print(*once);
+  EXPECT_EQ(ir::print(ir::parse(text)), text);
+  EXPECT_EQ(ir::identity(*once), ir::identity(*e.record(true))) << "host state changes inside a recorded region (D33)";
+}
+
+TEST_P(Library, PassesInTheInterpreter) {
+  const auto& e = *GetParam();
+  ASSERT_FALSE(e.tests.empty()) << e.full_name() << " has no test";
+  EXPECT_FALSE(e.benches.empty()) << e.full_name() << " has no bench";
+  for (const auto& t : e.tests) {
+    Gen gen(1);
+    const auto outcome = runtime::run_case(runtime::backend("interpreter"), t.make(gen), t.tolerance);
+    EXPECT_TRUE(outcome.passed) << e.full_name() << ", " << t.name << ": " << outcome.message;
+  }
+}
+
+std::vector<const KernelEntry*> all() {
+  std::vector<const KernelEntry*> out;
+  for (const auto& e : standard_library().entries()) out.push_back(&e);
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Standard, Library, ::testing::ValuesIn(all()), [](const auto& i) { return i.param->full_name(); });
+
+}  // namespace
+}  // namespace iron
