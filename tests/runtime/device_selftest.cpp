@@ -2,14 +2,18 @@
 //
 // usage: iron_device_selftest [--backend cuda|interpreter] [--filter WORD] [--print NAME]
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <thread>
 
 #include "../emit/op_matrix.h"
 #include "exec/exec.h"
 #include "ir/text.h"
+#include "runtime/cuda/compile.h"
 #include "runtime/cuda/device.h"
 
 namespace {
@@ -169,6 +173,32 @@ class DeviceRunner {
   std::vector<std::pair<void*, u64>> slots_;
 };
 
+/// Fills the disk cache with one process a core, since a thousand programs one after the other would take a minute. A
+/// child that fails says nothing: its kernels are compiled, and their errors shown, by the run itself.
+void compile_ahead(const std::vector<testing::OpCase>& cases, const std::string& arch) {
+  const unsigned workers = std::clamp(std::thread::hardware_concurrency(), 1u, 32u);
+  std::fflush(stdout);
+  std::vector<pid_t> children;
+  for (unsigned w = 0; w < workers; ++w) {
+    const pid_t child = fork();
+    if (child < 0) break;
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    const runtime::cuda::DiskCache cache;
+    for (std::size_t i = w; i < cases.size(); i += workers) {
+      try {
+        runtime::cuda::compile_cubin(ir::parse(cases[i].text, cases[i].name), {cases[i].threads, 1, 1}, arch, &cache);
+      } catch (const Error&) {
+        continue;
+      }
+    }
+    _exit(0);
+  }
+  for (const pid_t child : children) waitpid(child, nullptr, 0);
+}
+
 /// "add.f16" is of the family "add".
 std::string family(const std::string& name) {
   const auto dot = name.rfind('.');
@@ -207,8 +237,13 @@ int run(int argc, char** argv) {
   std::map<std::string, Row> table;
   std::vector<std::string> failures;
   const auto start = std::chrono::steady_clock::now();
-  for (const auto& c : testing::op_cases()) {
-    if (!filter.empty() && c.name.find(filter) == std::string::npos) continue;
+  auto cases = testing::op_cases();
+  if (!filter.empty()) std::erase_if(cases, [&](const testing::OpCase& c) { return c.name.find(filter) == std::string::npos; });
+  if (device) {
+    compile_ahead(cases, device->info().architecture);
+    fmt::print("{} kernels compiled in {:.1f} s\n", cases.size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  for (const auto& c : cases) {
     Row& row = table[family(c.name)];
     try {
       const auto k = ir::parse(c.text, c.name);
