@@ -1,0 +1,42 @@
+// What differs between the C-like languages: words, not grammar.
+#pragma once
+
+#include "emit/c_like/helper.h"
+#include "emit/c_like/table.h"
+
+namespace iron::emit {
+
+/// How a kernel's parameters arrive, in order; the launch fills them by this list.
+struct ArgSlot {
+  enum Kind : u8 { pointer, scalar, length, items } kind = pointer;
+  u32 param = 0;  ///< index into the kernel's parameters; unused for items
+  bool operator==(const ArgSlot&) const = default;
+};
+
+class Dialect {
+ public:
+  virtual ~Dialect() = default;
+  virtual std::string_view name() const = 0;
+  virtual const Table& table() const = 0;
+  virtual std::span<const Helper> helpers() const = 0;      ///< primitives; looked up before the shared ones
+  virtual std::string_view function_words() const = 0;      ///< in front of a helper: "__device__ __forceinline__"
+  virtual std::string_view type_name(DType type) const = 0;
+  /// A pointer to elements of a space: "const f32*", "threadgroup f32*".
+  virtual std::string pointer(ir::Space space, DType elem, bool constant) const = 0;
+  /// Text before all helpers: typedefs.
+  virtual std::string preamble(bool index_is_32) const = 0;
+  /// The line(s) that open the kernel, up to and with the brace.
+  virtual std::string signature(const Emitter& e, std::span<const ArgSlot> args) const = 0;
+
+  virtual std::string thread_pos(int axis) const = 0;
+  virtual std::string group_id(int axis) const = 0;
+  virtual std::string group_count(int axis) const = 0;
+  virtual std::string barrier() const = 0;
+  virtual std::string simd_barrier() const = 0;
+  virtual std::string unroll_pragma() const = 0;
+  /// A declaration of threadgroup memory in the kernel's body: fixed, or one block whose size the launch gives.
+  virtual std::string shared_array(std::string_view type, std::string_view name, u64 count, u32 align) const = 0;
+  virtual std::string shared_block(std::string_view name) const = 0;
+};
+
+}  // namespace iron::emit

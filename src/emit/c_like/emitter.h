@@ -1,0 +1,118 @@
+// Writes one optimised kernel as C-like text: names, regions, control flow. Ops are written by the dialect's table.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "emit/c_like/dialect.h"
+#include "ir/launch.h"
+
+namespace iron::emit {
+
+struct EmitOptions {
+  Dim3 threads;                     ///< threads of a threadgroup: constants in the text
+  bool index_is_32 = false;
+  u64 static_shared_limit = 48 * 1024;
+};
+
+struct Source {
+  std::string text;
+  std::string entry;                ///< the kernel's name in the text
+  std::vector<ArgSlot> args;
+  u64 static_shared_bytes = 0;
+  u64 dynamic_shared_bytes = 0;     ///< what the launch must ask for
+};
+
+class Emitter {
+ public:
+  Emitter(const ir::Kernel& k, const Dialect& dialect, const EmitOptions& options);
+  /// Throws iron::Error: EMIT01 for an op that is refused, D02 for a threadgroup that simd ops cannot have.
+  Source run();
+
+  // --- what rows read
+  const ir::Kernel& kernel() const { return k_; }
+  const Dialect& dialect() const { return d_; }
+  const EmitOptions& options() const { return options_; }
+  const std::string& entry() const { return entry_; }
+  u32 threads() const { return static_cast<u32>(options_.threads.count()); }
+  u32 simdgroups() const { return (threads() + 31) / 32; }
+  /// The expression of an operand, for one element of a vector.
+  const Expr& arg(ir::OpId id, u32 operand, u32 lane = 0) const { return values_[k_.operand(id, operand)].at(lane); }
+  const Expr& value(ir::OpId id, u32 lane = 0) const { return values_[id].at(lane); }
+  std::string_view type_name(DType t) const { return d_.type_name(t); }
+  std::string_view type_name(ir::Type t) const { return d_.type_name(t.elem); }
+  Expr literal(DType elem, u64 bits);
+  Expr index_literal(i64 value) { return literal(DType::index, static_cast<u64>(value)); }
+  /// A value of one op of the table on other expressions: the step of a reduction, say.
+  Expr apply(ir::Opcode code, DType type, std::initializer_list<Expr> args);
+  const std::string& param_name(u32 param) const { return param_names_[param]; }
+  bool read_only(ir::OpId mem) const;
+
+  // --- what rows write
+  void line(ir::OpId at, const std::string& text);
+  void line(const std::string& text);
+  void open(const std::string& text);   ///< a line that ends in an opening brace
+  void close(const std::string& text = "}");
+  std::string fresh(std::string_view hint);
+  void set(ir::OpId id, std::vector<Expr> lanes) { values_[id] = std::move(lanes); }
+  /// Declares a constant of the op's type and makes it the op's value.
+  void define(ir::OpId id, std::string_view hint, const std::vector<Expr>& lanes);
+  Expr name(ir::OpId at, std::string_view type, std::string_view hint, const Expr& value);
+  /// A call of a helper, whose text is then part of the source.
+  Expr call(std::string_view helper, std::initializer_list<Expr> args);
+  Expr call(std::string_view helper, std::string_view template_args, std::initializer_list<Expr> args);
+  std::string need(std::string_view helper);
+  /// A helper made for this kernel, by name; the text is made on first need. It may need others.
+  std::string made(const std::string& helper, const std::function<std::string()>& text);
+  /// Threadgroup memory that an op owns beside the kernel's own, for one value a simdgroup: "partials".
+  std::string partials();
+  std::string shared(ir::OpId id, std::string_view hint, DType elem, u64 count, u32 align);
+  std::string length_of_param(u32 param);
+  std::string items();
+  std::string linear_thread();
+  [[noreturn]] void refuse(ir::OpId id, std::string_view why, std::string_view fix = {}) const;
+
+  // --- control flow, for the rows of For and If
+  void emit_for(ir::OpId id);
+  void emit_if(ir::OpId id);
+
+ private:
+  struct SharedArray {
+    std::string name, type;
+    u64 count, bytes;
+    u32 align;
+  };
+  void mark_live();
+  void check_launchable() const;
+  void region(ir::RegionId r);
+  void op(ir::OpId id);
+  void lanes(ir::OpId id, const Row& row);
+  bool in_place(ir::OpId id) const;
+  void assign(ir::OpId yield, const std::vector<std::vector<std::string>>& targets);
+  std::string capture(const std::function<void()>& write);
+  const Helper* find_helper(std::string_view name) const;
+  std::string shared_declarations(Source& out) const;
+
+  const ir::Kernel& k_;
+  const Dialect& d_;
+  EmitOptions options_;
+  std::string entry_, out_;
+  int depth_ = 1;
+  std::vector<std::string> param_names_;
+  std::set<std::string, std::less<>> taken_;
+  std::map<std::string, int, std::less<>> counters_;
+  std::vector<std::vector<Expr>> values_;
+  std::vector<std::vector<ir::OpId>> users_;
+  std::vector<bool> live_;
+  std::vector<std::string> helper_texts_;
+  std::set<std::string, std::less<>> helpers_seen_;
+  std::vector<SharedArray> shared_;
+  std::set<u32> lengths_;
+  bool items_ = false, partials_ = false;
+  ir::LocId shown_ = 0;
+};
+
+}  // namespace iron::emit

@@ -1,0 +1,171 @@
+// Rows of memory: arrays, views, loads and stores, with vectors as single transactions where the alignment is known.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/c_like/rows.h"
+
+namespace iron::emit::rows {
+
+using ir::Opcode;
+using ir::OpId;
+
+namespace {
+std::string name_of(Emitter& e, OpId mem) {
+  const auto& k = e.kernel();
+  const OpId root = ir::memory_root(k, mem);
+  return k.op(root).code == Opcode::Param ? e.param_name(static_cast<u32>(k.op(root).imm)) : e.value(root).text;
+}
+
+// The bytes that one transaction may move: what the op states, at least one element.
+u32 transaction(Emitter& e, OpId id, u32 lanes) {
+  const auto t = e.kernel().type(e.kernel().operand(id, 0));
+  const u32 size = dtype_size(t.elem);
+  if (t.swizzle != ir::Swizzle::none && lanes > 1 && size * lanes > 16) return size;  // a 16-byte chunk stays whole, no more
+  const u32 stated = 1u << ir::unpack<ir::MemoryImm>(e.kernel().op(id).imm).align_log2;
+  return std::min({std::max(stated, size), 16u, size * lanes});
+}
+bool streams(Emitter& e, OpId id) {
+  return ir::unpack<ir::MemoryImm>(e.kernel().op(id).imm).cache == ir::CachePolicy::stream &&
+         e.kernel().type(e.kernel().operand(id, 0)).space == ir::Space::global;
+}
+Expr plus(const Expr& index, u32 offset) {
+  return offset == 0 ? index : binary(index, "+", raw(fmt::format("{}", offset)), Prec::sum);
+}
+Expr place(Emitter& e, OpId mem, const Expr& index) {
+  const auto t = e.kernel().type(mem);
+  if (t.swizzle == ir::Swizzle::none) return index;
+  const int chunks = t.swizzle == ir::Swizzle::b128 ? 8 : t.swizzle == ir::Swizzle::b64 ? 4 : 2;
+  return e.call("swizzled", fmt::format("{}, {}", dtype_size(t.elem), chunks), {index});
+}
+std::string vec_type(Emitter& e, DType elem, u32 count) {
+  e.need("Vec");
+  return fmt::format("Vec<{}, {}, {}>", e.type_name(elem), count, count * dtype_size(elem));
+}
+// Pieces of a vector access: each is one transaction of `count` elements.
+std::string piece_pointer(Emitter& e, OpId mem, const Expr& index, u32 count, bool constant) {
+  const auto t = e.kernel().type(mem);
+  const Expr base = raw(e.value(mem).text);
+  const Expr at = binary(base, "+", place(e, mem, index), Prec::sum);
+  (void)t;
+  return fmt::format("({}{}*)({})", constant ? "const " : "", vec_type(e, e.kernel().type(mem).elem, count), at.text);
+}
+}  // namespace
+
+Expr element(Emitter& e, OpId mem, const Expr& index) { return subscript(e.value(mem), place(e, mem, index)); }
+
+void shared_new(Emitter& e, OpId id) {
+  const auto& op = e.kernel().op(id);
+  const bool swizzled = op.type.swizzle != ir::Swizzle::none;
+  u64 count = op.imm;
+  if (swizzled) count = (count * dtype_size(op.type.elem) + 127) / 128 * 128 / dtype_size(op.type.elem);  // whole rows of chunks
+  e.set(id, {raw(e.shared(id, "tile", op.type.elem, count, swizzled ? 1024 : 16))});
+}
+
+void array_new(Emitter& e, OpId id) {
+  const auto& op = e.kernel().op(id);
+  const std::string n = e.fresh("local");
+  e.line(id, fmt::format("{} {}[{}];", e.type_name(op.type), n, op.imm));
+  e.set(id, {raw(n)});
+}
+
+// View and SharedAlias: another typed pointer into the same memory.
+void view(Emitter& e, OpId id) {
+  const auto& k = e.kernel();
+  const auto t = k.type(id);
+  const OpId mem = k.operand(id, 0);
+  const bool constant = e.read_only(mem);
+  const std::string pointer = e.dialect().pointer(t.space, t.elem, constant), bytes = e.dialect().pointer(t.space, DType::u8, constant);
+  std::string base = e.value(mem).text;
+  if (k.op(id).imm) base = fmt::format("(({}){} + {})", bytes, base, k.op(id).imm);
+  const std::string n = e.fresh(fmt::format("{}_as_{}", name_of(e, mem), dtype_name(t.elem)));
+  e.line(id, fmt::format("{} const {} = ({}){};", pointer, n, pointer, base));
+  e.set(id, {raw(n)});
+}
+
+namespace {
+void vector_load(Emitter& e, OpId id, std::vector<Expr>& lanes) {
+  const auto& k = e.kernel();
+  const OpId mem = k.operand(id, 0);
+  const auto t = k.type(id);
+  const u32 count = std::max(1u, transaction(e, id, t.lanes) / dtype_size(t.elem));
+  const Expr index = e.arg(id, 1);
+  if (count == 1) {
+    for (u32 lane = 0; lane < t.lanes; ++lane) lanes.push_back(element(e, mem, plus(index, lane)));
+    return;
+  }
+  for (u32 first = 0; first < t.lanes; first += count) {
+    const std::string pointer = piece_pointer(e, mem, plus(index, first), count, true);
+    const Expr value = streams(e, id) ? e.call("load_stream", {raw(pointer)}) : raw("*" + pointer);
+    const Expr piece = e.name(id, vec_type(e, t.elem, count), name_of(e, mem) + "_vec", value);
+    for (u32 lane = 0; lane < count; ++lane) lanes.push_back(raw(fmt::format("{}.e[{}]", piece.text, lane)));
+  }
+}
+Expr scalar_load(Emitter& e, OpId id) {
+  const OpId mem = e.kernel().operand(id, 0);
+  const Expr place_of = element(e, mem, e.arg(id, 1));
+  return streams(e, id) ? e.call("load_stream", {unary("&", place_of)}) : place_of;
+}
+std::string value_name(Emitter& e, OpId mem) { return name_of(e, mem) + "_at"; }
+}  // namespace
+
+void load(Emitter& e, OpId id) {
+  const auto t = e.kernel().type(id);
+  const OpId mem = e.kernel().operand(id, 0);
+  if (t.lanes == 1) return e.define(id, value_name(e, mem), {scalar_load(e, id)});
+  std::vector<Expr> lanes;
+  vector_load(e, id, lanes);
+  if (lanes[0].text.find(".e[") != std::string::npos) return e.set(id, std::move(lanes));
+  e.define(id, value_name(e, mem), lanes);
+}
+
+void load_or(Emitter& e, OpId id) {
+  const auto t = e.kernel().type(id);
+  const OpId mem = e.kernel().operand(id, 0);
+  if (t.lanes == 1) {
+    const Expr out = ternary(e.arg(id, 2), scalar_load(e, id), e.arg(id, 3));
+    return e.define(id, value_name(e, mem), {dtype_size(t.elem) < 4 && is_int(t.elem) ? c_cast(e.type_name(t), out) : out});
+  }
+  std::vector<Expr> variables;
+  for (u32 lane = 0; lane < t.lanes; ++lane) {
+    variables.push_back(raw(e.fresh(value_name(e, mem))));
+    e.line(id, fmt::format("{} {} = {};", e.type_name(t), variables.back().text, e.arg(id, 3, lane).text));
+  }
+  e.open(fmt::format("if ({}) {{", e.arg(id, 2).text));
+  std::vector<Expr> lanes;
+  vector_load(e, id, lanes);
+  for (u32 lane = 0; lane < t.lanes; ++lane) e.line(fmt::format("{} = {};", variables[lane].text, lanes[lane].text));
+  e.close();
+  e.set(id, std::move(variables));
+}
+
+void store(Emitter& e, OpId id) {
+  const auto& k = e.kernel();
+  const OpId mem = k.operand(id, 0);
+  const auto t = k.type(k.operand(id, 2));
+  const Expr index = e.arg(id, 1);
+  const u32 count = t.lanes == 1 ? 1 : std::max(1u, transaction(e, id, t.lanes) / dtype_size(t.elem));
+  if (count == 1) {
+    for (u32 lane = 0; lane < t.lanes; ++lane) {
+      const Expr to = element(e, mem, plus(index, lane));
+      if (streams(e, id)) {
+        // The value may be a literal of another C type.
+        const auto pointee = e.type_name(t);
+        e.line(id, e.call("store_stream", pointee, {unary("&", to), e.arg(id, 2, lane)}).text + ";");
+      } else e.line(id, fmt::format("{} = {};", to.text, e.arg(id, 2, lane).text));
+    }
+    return;
+  }
+  for (u32 first = 0; first < t.lanes; first += count) {
+    std::string parts;
+    for (u32 lane = 0; lane < count; ++lane) {
+      const Expr& part = e.arg(id, 2, first + lane);
+      parts += (lane ? ", " : "") + (dtype_size(t.elem) < 4 && is_int(t.elem) ? c_cast(e.type_name(t), part).text : part.text);
+    }
+    const std::string type = vec_type(e, t.elem, count), pointer = piece_pointer(e, mem, plus(index, first), count, false);
+    const std::string value = fmt::format("{}{{{}}}", type, parts);
+    e.line(id, streams(e, id) ? e.call("store_stream", type, {raw(pointer), raw(value)}).text + ";" : fmt::format("*{} = {};", pointer, value));
+  }
+}
+
+}  // namespace iron::emit::rows

@@ -1,0 +1,97 @@
+// The CUDA dialect: its words, its table, the kernel's signature.
+#include "emit/cuda/cuda.h"
+
+#include <fmt/format.h>
+
+#include "emit/c_like/shared_table.h"
+#include "emit/cuda/rows.h"
+#include "target/requirement.h"
+
+namespace iron::emit {
+
+namespace {
+constexpr Table make_cuda_table() {
+  using enum ir::Opcode;
+  Table t = make_shared_table();
+  t[AtomicRmw] = statement_row(cuda::atomic_rmw);
+  t[AtomicCas] = statement_row(cuda::atomic_cas);
+  t[AtomicLoad] = statement_row(cuda::atomic_load, true);
+  t[AtomicStore] = statement_row(cuda::atomic_store, true);
+  t[WaitUntil] = statement_row(cuda::wait_until);
+  t[Ticket] = statement_row(cuda::ticket);
+  t[Fence] = statement_row(cuda::fence);
+  t[Prefetch] = statement_row(cuda::prefetch, true);
+  t[Check] = statement_row(cuda::check, true);
+  t[Print] = statement_row(cuda::print, true);
+  return t;
+}
+constexpr Table cuda_table = make_cuda_table();
+static_assert(cuda_table.complete(), "an op has no row in the CUDA table");
+
+class Cuda final : public Dialect {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  const Table& table() const override { return cuda_table; }
+  std::span<const Helper> helpers() const override { return cuda::helpers(); }
+  std::string_view function_words() const override { return "__device__ __forceinline__"; }
+
+  std::string_view type_name(DType type) const override {
+    if (type == DType::boolean) return "bool";
+    if (type == DType::index) return "index_t";
+    return dtype_name(type);
+  }
+  std::string pointer(ir::Space, DType elem, bool constant) const override {
+    return fmt::format("{}{}*", constant ? "const " : "", type_name(elem));
+  }
+  std::string preamble(bool index_is_32) const override {
+    return fmt::format(
+        "typedef signed char i8;\ntypedef unsigned char u8;\ntypedef short i16;\ntypedef unsigned short u16;\ntypedef int i32;\n"
+        "typedef unsigned int u32;\ntypedef long long i64;\ntypedef unsigned long long u64;\ntypedef float f32;\ntypedef double f64;\n"
+        "typedef {} index_t;\n",
+        index_is_32 ? "i32" : "i64");
+  }
+  std::string signature(const Emitter& e, std::span<const ArgSlot> args) const override {
+    std::string list;
+    for (const auto& a : args) {
+      if (!list.empty()) list += ", ";
+      const auto& k = e.kernel();
+      switch (a.kind) {
+        case ArgSlot::pointer:
+          list += fmt::format("{} __restrict__ {}", pointer(ir::Space::global, k.params[a.param].elem, k.params[a.param].kind == ir::ParamKind::in), e.param_name(a.param));
+          break;
+        case ArgSlot::scalar: list += fmt::format("{} {}", type_name(k.params[a.param].elem), e.param_name(a.param)); break;
+        case ArgSlot::length: list += fmt::format("index_t {}_length", e.param_name(a.param)); break;
+        case ArgSlot::items: list += "index_t items"; break;
+      }
+    }
+    return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}) {{", e.threads(), e.entry(), list);
+  }
+
+  std::string thread_pos(int axis) const override { return fmt::format("threadIdx.{}", "xyz"[axis]); }
+  std::string group_id(int axis) const override { return fmt::format("blockIdx.{}", "xyz"[axis]); }
+  std::string group_count(int axis) const override { return fmt::format("gridDim.{}", "xyz"[axis]); }
+  std::string barrier() const override { return "__syncthreads();"; }
+  std::string simd_barrier() const override { return "__syncwarp();"; }
+  std::string unroll_pragma() const override { return "#pragma unroll"; }
+  std::string shared_array(std::string_view type, std::string_view array, u64 count, u32 align) const override {
+    return fmt::format("__shared__ alignas({}) {} {}[{}];", align, type, array, count);
+  }
+  std::string shared_block(std::string_view block) const override { return fmt::format("alignas(1024) extern __shared__ u8 {}[];", block); }
+};
+}  // namespace
+
+const Dialect& cuda_dialect() {
+  static const Cuda dialect;
+  return dialect;
+}
+
+Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profile& profile, const CudaOptions& options) {
+  if (auto lacking = target::fit(optimised, profile); !lacking.empty()) throw Error(std::move(lacking));
+  EmitOptions o;
+  o.threads = threads;
+  o.index_is_32 = options.index_is_32;
+  o.static_shared_limit = profile.static_shared_bytes;
+  return Emitter(optimised, cuda_dialect(), o).run();
+}
+
+}  // namespace iron::emit

@@ -1,0 +1,28 @@
+// From an optimised kernel to a cubin: emit, NVRTC, cache. Needs no GPU.
+#pragma once
+
+#include "emit/cuda/cuda.h"
+#include "runtime/cuda/cache.h"
+
+namespace iron::runtime::cuda {
+
+struct CompiledKernel {
+  emit::Source source;
+  Compiled binary;
+  bool from_cache = false;
+};
+
+/// What ptxas reports of the entry; -1 where the log says nothing.
+struct PtxasReport {
+  int registers = -1, spill_store_bytes = -1, spill_load_bytes = -1, stack_bytes = -1;
+};
+PtxasReport ptxas_report(const std::string& log);
+
+/// NVRTC options of a numerics policy. Contraction is off in every policy: fma is an op.
+std::vector<std::string> nvrtc_options();
+
+/// Compiles for an architecture by its profile's name ("sm_90a"). `cache` may be null.
+CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch, const DiskCache* cache = nullptr,
+                             const emit::CudaOptions& options = {});
+
+}  // namespace iron::runtime::cuda

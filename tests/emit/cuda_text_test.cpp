@@ -1,0 +1,202 @@
+// CUDA text: snapshots of emission paths, determinism, refusals, and the scan for empty constructs.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "emit/cuda/cuda.h"
+#include "ir/text.h"
+#include "op_matrix.h"
+
+namespace iron {
+namespace {
+
+emit::Source cuda(std::string_view text, Dim3 threads = {64, 1, 1}, std::string_view profile = "sm_90a") {
+  return emit::emit_cuda(ir::parse(text), threads, target::profile(profile));
+}
+// The text from the kernel's signature on.
+std::string kernel_text(const emit::Source& s) { return s.text.substr(s.text.find("extern \"C\" __global__")); }
+
+TEST(CudaText, ReadsLikeHandWrittenCode) {
+  const auto s = cuda(R"(kernel @rms(%x: in f16, %w: in f16, %y: out f16, %n: scalar u32, %eps: scalar f32) threadgroup exact {
+  file 0 "kernels/rms.cpp"
+  %0 = group_id<x> : index !12
+  %1 = cast %n : index !12
+  %2 = mul %0, %1 : index !12
+  %3 = thread_id : index !14
+  %4 = group_size : index !14
+  %5 = for %6 = %3 to %1 step %4 carry(%7 = 0.0:f32) : f32 { !14
+    %8 = add %2, %6 : index !15
+    %9 = load %x[%8] : f16 !15
+    %10 = cast %9 : f32 !15
+    %11 = fma %10, %10, %7 : f32 !16
+    yield %11 !16
+  }
+  %12 = group.reduce<sum> %5 : f32 !18
+  %13 = cast %n : f32 !18
+  %14 = div %12, %13 : f32 !18
+  %15 = add %14, %eps : f32 !18
+  %16 = rsqrt %15 : f32 !18
+  for %17 = %3 to %1 step %4 { !19
+    %18 = add %2, %17 : index !20
+    %19 = load %x[%18] : f16 !20
+    %20 = cast %19 : f32 !20
+    %21 = mul %20, %16 : f32 !20
+    %22 = cast %21 : f16 !20
+    store %y[%18], %22 !20
+  }
+}
+)", {256, 1, 1});
+  EXPECT_EQ(kernel_text(s), R"(extern "C" __global__ void __launch_bounds__(256) rms(const f16* __restrict__ x, const f16* __restrict__ w, f16* __restrict__ y, u32 n, f32 eps) {
+  __shared__ alignas(16) u64 partials[32];
+  // kernels/rms.cpp:12
+  const index_t t = (index_t)n;
+  const index_t t_1 = (index_t)blockIdx.x * t;
+  // kernels/rms.cpp:14
+  const index_t thread_id = (index_t)threadIdx.x;
+  f32 acc = 0.0f;
+  for (index_t i = thread_id; i < t; i += 256) {
+    // kernels/rms.cpp:15
+    const f16 x_at = x[t_1 + i];
+    const f32 t_2 = widen(x_at);
+    // kernels/rms.cpp:16
+    acc = fma_f32(t_2, t_2, acc);
+  }
+  // kernels/rms.cpp:18
+  const f32 group_sum = group_sum_f32(acc, threadIdx.x, partials);
+  const f32 t_3 = rsqrt_f32(group_sum / (f32)n + eps);
+  // kernels/rms.cpp:19
+  for (index_t i_1 = thread_id; i_1 < t; i_1 += 256) {
+    // kernels/rms.cpp:20
+    const index_t t_4 = t_1 + i_1;
+    const f16 x_at_1 = x[t_4];
+    y[t_4] = narrow_f16(widen(x_at_1) * t_3);
+  }
+}
+)");
+  EXPECT_EQ(s.static_shared_bytes, 256u);
+  EXPECT_EQ(s.dynamic_shared_bytes, 0u);
+}
+
+TEST(CudaText, SameBytesForTheSameKernel) {
+  for (const auto& c : testing::op_cases()) {
+    const auto k = ir::parse(c.text, c.name);
+    const auto once = emit::emit_cuda(k, {c.threads, 1, 1}, target::profile("sm_90a")).text;
+    const auto again = emit::emit_cuda(ir::parse(ir::print(k)), {c.threads, 1, 1}, target::profile("sm_90a")).text;
+    ASSERT_EQ(once, again) << c.name;
+  }
+}
+
+TEST(CudaText, NoEmptyBodyLoopOrBranch) {
+  const std::regex empty(R"(\{\s*\}|\belse\s*\{\s*\}|\)\s*;\s*//|for \([^)]*\)\s*;)");
+  for (const auto& c : testing::op_cases()) {
+    const auto text = kernel_text(emit::emit_cuda(ir::parse(c.text, c.name), {c.threads, 1, 1}, target::profile("sm_90a")));
+    std::smatch found;
+    EXPECT_FALSE(std::regex_search(text, found, empty)) << c.name << ": " << found.str() << "\n" << text;
+  }
+  // A loop and a branch that compute nothing vanish; a branch with only an else turns around.
+  const auto s = kernel_text(cuda(R"(kernel @k(%y: out f32, %p: scalar bool) elementwise exact {
+  %i = grid_thread_id : index
+  for %j = 0 to 4 step 1 {
+    %0 = add %j, 1 : index
+    if %p {
+      %1 = add %0, 1 : index
+    }
+  }
+  if %p {
+  } else {
+    store %y[%i], 1.0:f32
+  }
+}
+)"));
+  EXPECT_EQ(s.find("for ("), std::string::npos) << s;
+  EXPECT_NE(s.find("if (!p) {"), std::string::npos) << s;
+}
+
+TEST(CudaText, SwapsGoThroughAConstant) {
+  const auto s = kernel_text(cuda(R"(kernel @k(%y: out f32) elementwise exact {
+  %i = grid_thread_id : index
+  %1, %2 = for %j = 0 to 5 step 1 carry(%3 = 0.0:f32, %4 = 1.0:f32) : f32, f32 {
+    yield %4, %3
+  }
+  store %y[%i], %1
+}
+)"));
+  EXPECT_NE(s.find("const f32 next = acc;"), std::string::npos) << s;
+  EXPECT_NE(s.find("acc_1 = next;"), std::string::npos) << s;
+}
+
+TEST(CudaText, ParenthesesFollowTheGrammar) {
+  const auto s = kernel_text(cuda(R"(kernel @k(%a: scalar u32, %b: scalar u32, %c: scalar f32, %y: out u32, %z: out f32) elementwise exact {
+  %0 = add %a, %b : u32
+  %1 = mul %0, %a : u32
+  %2 = and %1, %b : u32
+  %3 = shl %2, 3:u32 : u32
+  store %y[0], %3
+  %4 = sub %c, 1.0:f32 : f32
+  %5 = sub %c, %4 : f32
+  %6 = neg %5 : f32
+  %7 = neg %6 : f32
+  store %z[0], %7
+}
+)"));
+  EXPECT_NE(s.find("y[0] = ((a + b) * a & b) << 3u;"), std::string::npos) << s;
+  EXPECT_NE(s.find("z[0] = -(-(c - (c - 1.0f)));"), std::string::npos) << s;
+}
+
+TEST(CudaText, LargeThreadgroupMemoryIsDynamic) {
+  const auto s = cuda(R"(kernel @k(%y: out f32) threadgroup exact {
+  %s = shared.new<20000> : shared f32
+  %t = thread_id : index
+  store %s[%t], 1.0:f32
+  barrier
+  %0 = load %s[0] : f32
+  store %y[%t], %0
+}
+)");
+  EXPECT_EQ(s.static_shared_bytes, 0u);
+  EXPECT_EQ(s.dynamic_shared_bytes, 80000u);
+  EXPECT_NE(s.text.find("extern __shared__"), std::string::npos);
+}
+
+TEST(CudaText, NamesNeverCollide) {
+  const auto s = kernel_text(cuda(R"(kernel @float(%int: in f32, %t: out f32, %fma_f32: scalar f32) elementwise exact {
+  %i = grid_thread_id : index
+  %0 = load %int[%i] : f32
+  %1 = fma %0, %fma_f32, %0 : f32
+  store %t[%i], %1
+}
+)"));
+  EXPECT_NE(s.find("float_1("), std::string::npos) << s;
+  EXPECT_NE(s.find("int_1"), std::string::npos) << s;
+  EXPECT_NE(s.find("fma_f32(int_1_at, fma_f32_1, int_1_at)"), std::string::npos) << s;
+}
+
+struct Refusal {
+  std::string_view body, code, word;
+  std::string_view profile = "sm_90a";
+  Dim3 threads = {64, 1, 1};
+};
+class CudaRefusals : public ::testing::TestWithParam<Refusal> {};
+TEST_P(CudaRefusals, NameTheCapability) {
+  const auto& r = GetParam();
+  try {
+    cuda("kernel @k(%x: in f32, %y: out f32, %s: inout u32, %b: inout u8) threadgroup exact {\n" + std::string(r.body) + "\n}\n", r.threads, r.profile);
+    FAIL() << "accepted: " << r.body;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), r.code) << e.what();
+    EXPECT_NE(std::string(e.what()).find(r.word), std::string::npos) << e.what();
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Text, CudaRefusals, ::testing::Values(
+    Refusal{"  %0 = load %x[0] : f32\n  %1 = exp %0 : f32\n  store %y[0], %1", "EMIT01", "expand_math"},
+    Refusal{"  %0 = atomic.rmw<add, relaxed, grid> %b[0], 1:u8 : u8", "D20", "atomic.8"},
+    Refusal{"  fence<exchange, acq_rel, cluster>\n  store %y[0], 1.0:f32", "D20", "cluster", "sm_80"},
+    Refusal{"  %0 = cast 1.0:f64 : f32\n  store %y[0], %0", "D20", "f64", "generic"},
+    Refusal{"  %0 = slot.new : f32\n  slot.store %0, 1.0:f32\n  store %y[0], 1.0:f32", "EMIT01", "promoted"},
+    Refusal{"  %0 = load %x[0] : f32\n  %1 = simd.reduce<sum> %0 : f32\n  store %y[0], %1", "D02", "32", "sm_90a", {33, 1, 1}},
+    Refusal{"  store %y[0], 1.0:f32", "D02", "2048", "sm_90a", {2048, 1, 1}},
+    Refusal{"  %s1 = shared.new<100000> : shared f32\n  store %s1[0], 1.0:f32", "D27", "bytes"},
+    Refusal{"  %0 = add 1.0:f32, 2.0:f32 : f32", "D04", "nothing"}));
+
+}  // namespace
+}  // namespace iron
