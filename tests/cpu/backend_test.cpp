@@ -81,7 +81,7 @@ TEST(CpuBackend, PrintsAndChecksArriveInThreadOrder) {
   %v = cast %i : u32
   %odd = and %v, 1:u32 : u32
   %even = eq %odd, 0:u32 : bool
-  print "thread {} of {}", %v, 6:u32 !3
+  print "thread {} of {}" %v, 6:u32 !3
   check "numbers are even" %even !4
   store %y[%i], %v
 }
