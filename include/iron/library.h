@@ -112,6 +112,7 @@ struct Expectation {
 /// A kernel with arguments, and what its outputs must be. Several launches in order share their arrays.
 class Case {
  public:
+  Case() = default;  ///< no launch yet: for cases that are read from a file
   template <class K> explicit Case(K kernel) : Case(kernel, grid_of(kernel)) {}
   template <class K> Case(K kernel, Grid grid) { then(std::move(kernel), grid); }
 

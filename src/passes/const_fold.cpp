@@ -28,8 +28,7 @@ class Folder : public Rewriter {
     const u32 arm = k_.op(k_.operand(id, 0)).imm ? 0 : 1;
     const auto values = splice(k_.region_of(id, arm), false);
     for (std::size_t i = 0; i < given.size(); ++i) forward(given[i], values[i]);
-    erase_regions(id);
-    drop(id);
+    remove(id);
   }
 
   bool never_runs(OpId id) const {
@@ -42,15 +41,7 @@ class Folder : public Rewriter {
   void dead_loop(OpId id) {
     const auto given = results(id);
     for (u32 i = 0; i < given.size(); ++i) forward(given[i], k_.operand(id, i + 3));
-    erase_regions(id);
-    drop(id);
-  }
-  void erase_regions(OpId id) {
-    for (u32 i = 0; i < k_.op(id).region_count; ++i) {
-      const RegionId r = k_.region_of(id, i);
-      while (!k_.region(r).ops.empty()) k_.erase(k_.region(r).ops.back());
-      for (const OpId arg : k_.region(r).args) k_.mutable_op(arg).region = none;
-    }
+    remove(id);
   }
 
   void fold(OpId id) {

@@ -1,5 +1,7 @@
-// copy_prop: values that only pass through (carried values that never change, branches that agree, elements of vectors
-// just made, memory just stored) are used directly. Keeps every bit.
+// copy_prop: values that only pass through (carried values that never change, branches that agree, conditions inside
+// their own arms, elements of vectors just made, memory just stored) are used directly. Keeps every bit.
+#include <map>
+
 #include "analysis/affine.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
@@ -25,6 +27,11 @@ class Propagator : public Rewriter {
       case Opcode::If:
         branch(id);
         break;
+      case Opcode::Select:
+        if (const auto known = known_.find(k_.operand(id, 0)); known != known_.end())
+          return replace(id, k_.operand(id, known->second ? 1 : 2));
+        keep(id);
+        return;
       case Opcode::VecExtract:
         if (const OpId v = element(k_.operand(id, 0), k_.op(id).imm); v != none) return replace(id, v);
         keep(id);
@@ -77,6 +84,11 @@ class Propagator : public Rewriter {
 
   void branch(OpId id) {
     const auto given = results(id);
+    if (const auto known = known_.find(k_.operand(id, 0)); known != known_.end()) {
+      const auto values = splice(k_.region_of(id, known->second ? 0 : 1), false);
+      for (std::size_t i = 0; i < given.size(); ++i) forward(given[i], values[i]);
+      return remove(id);
+    }
     const OpId yields[] = {k_.terminator(k_.region_of(id, 0)), k_.terminator(k_.region_of(id, 1))};
     for (u32 i = 0; i < given.size(); ++i) {
       const OpId a = resolve(k_.operand(yields[0], i)), b = resolve(k_.operand(yields[1], i));
@@ -89,7 +101,13 @@ class Propagator : public Rewriter {
     std::vector<bool> gone;
     bool any = false;
     for (const OpId r : given) gone.push_back(resolve(r) != r), any |= gone.back();
-    keep(id);
+    const OpId condition = k_.operand(id, 0);
+    emit(id);
+    for (u32 arm = 0; arm < 2; ++arm) {
+      known_[condition] = arm == 0;
+      rewrite(k_.region_of(id, arm));
+    }
+    known_.erase(condition);
     if (!any) return;
     u64 kept = 0;
     for (std::size_t i = 0; i < gone.size(); ++i)
@@ -139,6 +157,7 @@ class Propagator : public Rewriter {
   }
 
   analysis::Affine affine_;
+  std::map<OpId, bool> known_;  ///< conditions of the arms around
   std::vector<Stored> stored_;
   std::vector<std::vector<Stored>> outer_;
 };

@@ -59,9 +59,18 @@ Val expansion(Opcode code, Val a, Val b) {
       return math::erf(a);
     case Opcode::Erfinv:
       return math::erfinv(a);
+    case Opcode::Pow:
       return math::pow(a, b);
     case Opcode::Atan2:
       return math::atan2(a, b);
+    case Opcode::FastExp:
+      return math::fast_exp(a);
+    case Opcode::FastExp2:
+      return math::fast_exp2(a);
+    case Opcode::FastLog:
+      return math::fast_log(a);
+    case Opcode::FastLog2:
+      return math::fast_log2(a);
     default:
       throw Error("MATH0002", fmt::format("{} has no expansion", ir::info(code).text));
   }
@@ -73,8 +82,8 @@ bool branches(Opcode code) { return code == Opcode::Sin || code == Opcode::Cos |
 [[noreturn]] void refuse_f64(const ir::Kernel& k, OpId id) {
   Diagnostic d;
   d.code = "MATH0001";
-  d.message =
-      fmt::format("{} has no f64 form: cast the operand to f32, or compute it from base ops", k.info_of(id).text);
+  d.message = fmt::format("{} has no f64 form", k.info_of(id).text);
+  d.fix = "cast the operands to f32 and the result back, or write the f64 form with base ops";
   d.file = k.location(id).file;
   d.line = k.location(id).line;
   d.kernel = k.name;
@@ -117,56 +126,65 @@ std::vector<OpId> ops_with(const ir::Kernel& k, u32 effect) {
   return found;
 }
 
-Opcode precise(Opcode fast) {
-  switch (fast) {
-    case Opcode::FastExp:
-      return Opcode::Exp;
-    case Opcode::FastExp2:
-      return Opcode::Exp2;
-    case Opcode::FastLog:
-      return Opcode::Log;
-    case Opcode::FastLog2:
-      return Opcode::Log2;
-    case Opcode::FastSin:
-      return Opcode::Sin;
-    case Opcode::FastCos:
-      return Opcode::Cos;
-    case Opcode::FastTanh:
-      return Opcode::Tanh;
-    case Opcode::FastSqrt:
-      return Opcode::Sqrt;
-    case Opcode::FastRsqrt:
-      return Opcode::Rsqrt;
-    case Opcode::FastRecip:
-      return Opcode::Recip;
-    default:
-      throw Error("MATH0002", fmt::format("{} has no expansion", ir::info(fast).text));
-  }
-}
-}  // namespace
-
-int expand_math(ir::Kernel& k) {
-  const auto found = ops_with(k, ir::Math);
+// Replaces the given ops by their expansions.
+void replace(ir::Kernel& k, const std::vector<OpId>& ops) {
   std::unordered_map<OpId, OpId> forward;
-  for (const OpId id : found) {
+  for (const OpId id : ops) {
     // An operand may itself have been replaced already: its uses change here at once, the rest at the end.
     for (u32 n = 0; n < k.op(id).operand_count; ++n)
       if (const auto it = forward.find(k.operand(id, n)); it != forward.end()) k.set_operand(id, n, it->second);
     forward[id] = expand(k, id);
   }
   k.replace_uses(forward);
-  for (const OpId id : found) k.erase(id);
+  for (const OpId id : ops) k.erase(id);
+}
+
+// The op of the base set or Math op that stands for a fast op without a cheaper expansion.
+bool has_precise_form(Opcode fast, Opcode& out) {
+  switch (fast) {
+    case Opcode::FastSin:
+      out = Opcode::Sin;
+      return true;
+    case Opcode::FastCos:
+      out = Opcode::Cos;
+      return true;
+    case Opcode::FastTanh:
+      out = Opcode::Tanh;
+      return true;
+    case Opcode::FastSqrt:
+      out = Opcode::Sqrt;
+      return true;
+    case Opcode::FastRsqrt:
+      out = Opcode::Rsqrt;
+      return true;
+    case Opcode::FastRecip:
+      out = Opcode::Recip;
+      return true;
+    default:
+      return false;
+  }
+}
+}  // namespace
+
+int expand_math(ir::Kernel& k) {
+  const auto found = ops_with(k, ir::Math);
+  replace(k, found);
   return static_cast<int>(found.size());
 }
 
 int expand_fast(ir::Kernel& k, const std::vector<Opcode>& keep) {
   int replaced = 0;
+  std::vector<OpId> cheaper;
   for (const OpId id : ops_with(k, ir::Fast)) {
     const Opcode code = k.op(id).code;
     if (std::find(keep.begin(), keep.end(), code) != keep.end()) continue;
-    k.mutable_op(id).code = precise(code);
+    if (Opcode other{}; has_precise_form(code, other))
+      k.mutable_op(id).code = other;
+    else
+      cheaper.push_back(id);
     ++replaced;
   }
+  replace(k, cheaper);
   return replaced;
 }
 

@@ -79,26 +79,10 @@ void require(const Kernel& k, u32 properties, std::string_view pass, bool before
 }
 
 PipelineResult finish(Kernel& k, PassContext& context, std::vector<PassStats> stats) {
-  ValueMap map;
-  k = compact(k, &map);
-  PipelineResult result{std::move(stats), std::move(context.remarks), {}};
-  for (const auto& group : context.groups) {
-    // Later passes may have replaced members: what is left of a chain in one piece stays a group.
-    FusionGroup now;
-    const auto close = [&] {
-      if (now.ops.size() > 1) result.groups.push_back(now);
-      now.ops.clear();
-    };
-    for (const OpId id : group.ops) {
-      const auto it = map.find(id);
-      if (it == map.end())
-        close();
-      else
-        now.ops.push_back(it->second);
-    }
-    close();
-  }
-  return result;
+  k = compact(k);
+  // Passes after fusion clone and replace members of groups: the notes are taken again on what they left.
+  if (!context.groups.empty()) run_fusion(k, context);
+  return {std::move(stats), std::move(context.remarks), std::move(context.groups)};
 }
 
 PipelineResult run_list(Kernel& k, std::span<const PassEntry* const> list, const PassOptions& options) {

@@ -27,11 +27,13 @@ void Rewriter::rewrite(RegionId r) {
   const std::vector<OpId> list = std::move(k_.mutable_region(r).ops);
   k_.mutable_region(r).ops.clear();
   const RegionId outer = build_.region();
+  const LocId loc = build_.location();
   build_.set_point(r);
   enter(r);
   visit_all(list);
   leave(r);
   build_.set_point(outer);
+  build_.set_location(loc);
 }
 
 void Rewriter::visit_all(const std::vector<OpId>& list) {
@@ -58,9 +60,7 @@ void Rewriter::emit(OpId id) {
 }
 
 void Rewriter::rewrite_regions(OpId id) {
-  const LocId loc = build_.location();
   for (u32 i = 0; i < k_.op(id).region_count; ++i) rewrite(k_.region_of(id, i));
-  build_.set_location(loc);
 }
 
 void Rewriter::keep(OpId id) {
@@ -71,6 +71,15 @@ void Rewriter::keep(OpId id) {
 void Rewriter::drop(OpId id) {
   k_.mutable_op(id).region = none;
   changed_ = true;
+}
+
+void Rewriter::remove(OpId id) {
+  for (u32 i = 0; i < k_.op(id).region_count; ++i) {
+    const RegionId r = k_.region_of(id, i);
+    while (!k_.region(r).ops.empty()) k_.erase(k_.region(r).ops.back());
+    for (const OpId arg : k_.region(r).args) k_.mutable_op(arg).region = none;
+  }
+  drop(id);
 }
 
 void Rewriter::forward(OpId id, OpId value) {

@@ -31,8 +31,10 @@ class Rewriter {
   void emit(ir::OpId id);             ///< the op stands here; its regions stay as they are
   void rewrite_regions(ir::OpId id);  ///< may precede emit, for passes that look at rewritten regions first
   void drop(ir::OpId id);
+  void remove(ir::OpId id);  ///< drop, with all that its regions hold
   void replace(ir::OpId id, ir::OpId value);
   void forward(ir::OpId id, ir::OpId value);  ///< a value that is not at the point yet: a result, an argument
+  void rewrite(ir::RegionId r);
   /// The ops of an owned region run here instead; gives what its yield hands over. `visited`: already rewritten.
   std::vector<ir::OpId> splice(ir::RegionId r, bool visited);
   ir::OpId resolve(ir::OpId v) const;
@@ -44,7 +46,6 @@ class Rewriter {
   ir::Kernel& k_;
 
  private:
-  void rewrite(ir::RegionId r);
   void visit_all(const std::vector<ir::OpId>& list);
   void update_operands(ir::OpId id);
   ir::Builder build_;

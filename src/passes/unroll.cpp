@@ -78,9 +78,7 @@ class Unroller : public Rewriter {
       build().set_point(here);
     }
     for (std::size_t i = 0; i < given.size(); ++i) forward(given[i], carried[i]);
-    while (!k_.region(body).ops.empty()) k_.erase(k_.region(body).ops.back());
-    for (const OpId arg : k_.region(body).args) k_.mutable_op(arg).region = none;
-    drop(id);
+    remove(id);
   }
 
   std::vector<OpId> one_turn(OpId id, RegionId body, u64 turn, const std::vector<OpId>& carried, RegionId to) {

@@ -11,7 +11,7 @@ the exchange fails for that reason, the highest power is rounded first.
 import struct
 import sys
 
-from mpmath import mp, mpf, matrix, lu_solve, cos, pi, exp, log, sin, tan, asin, atan, sinh, tanh, asinh, atanh, erf, erfc, erfinv, sqrt
+from mpmath import mp, mpf, matrix, lu_solve, cos, pi, exp, log, sin, tan, asin, atan, sinh, tanh, acosh, asinh, atanh, erf, erfc, erfinv, sqrt
 
 mp.dps = 40
 
@@ -77,6 +77,8 @@ def fit(low, high, powers, target, weight, highest_first=False, grid=300):
         ideal = worst if ideal is None else ideal
         at = -1 if highest_first else 0
         p, rounded = free[at], to_f32(c[at])
+        if highest_first and len(free) == 1:  # the constant is written as the sum of two f32
+            rounded += to_f32(c[at] - rounded)
         del free[at]
         done[p] = rounded
         rest = [g - rounded * x ** p for g, x in zip(rest, points)]
@@ -98,6 +100,9 @@ def odd_tail(f, name, high, n):
 
 root = sqrt(mpf(2))
 log2e = 1 / log(mpf(2))
+
+
+erfinv_start = to_f32(sqrt(pi) / 2) + to_f32(sqrt(pi) / 2 - to_f32(sqrt(pi) / 2))
 
 
 def erfinv_ratio(w):
@@ -124,11 +129,15 @@ FITS = [
     odd_tail(tanh, "tanh", "0.5625", 5),
     odd_tail(asinh, "asinh", "0.5", 5),
     odd_tail(atanh, "atanh", "0.5", 6),
+    # acosh(1 + t) = sqrt(2t) (1 + t P(t))
+    ("acosh", "1e-4", "0.6", up(7), lambda t: (acosh(1 + t) / sqrt(2 * t) - 1) / t, lambda t: t * sqrt(2 * t) / acosh(1 + t)),
     # erf(x) = x + x P(x^2)
     ("erf", "1e-3", "1", even(7), lambda x: erf(x) / x - 1, lambda x: x / erf(x)),
-    # erfinv(x) = x P(w - 3.0625) and x P(sqrt(w) - 3.25) with w = -log(1 - x^2); 16 is beyond the last f32 below 1
-    ("erfinv_centre", "-3.0625", "3.0625", up(11), lambda v: erfinv_ratio(v + mpf("3.0625")), lambda v: 1 / erfinv_ratio(v + mpf("3.0625"))),
+    # erfinv(x) = x (sqrt(pi)/2 + w P(w)) and x P(sqrt(w) - 3.25), w = -log(1 - x^2); 16 is beyond the last f32 below 1
+    ("erfinv_centre", "1e-5", "6.125", up(10), lambda w: (erfinv_ratio(w) - erfinv_start) / w, lambda w: w / erfinv_ratio(w)),
     ("erfinv_tail", "-0.7755", "0.7755", up(9), lambda v: erfinv_ratio((v + mpf("3.25")) ** 2), lambda v: 1 / erfinv_ratio((v + mpf("3.25")) ** 2)),
+    # log2((1 + s) / (1 - s)) = 2 log2(e) s + s^3 P(s^2)
+    ("pow", "1e-3", "0.1716", even(4), lambda s: (2 * log2e * atanh(s) - 2 * log2e * s) / s ** 3, lambda s: s ** 3 / (2 * log2e * atanh(s))),
     # erfc(x) = 2^P(x)
     ("erfc", "1", "4", up(7), lambda x: log(erfc(x)) * log2e, lambda x: erfc(x) / erf(x)),
 ]
@@ -141,7 +150,7 @@ def main():
             continue
         c, worst, ideal = fit(low, high, powers, target, weight, name.startswith("erfinv"))
         print(f"// {name}: [{float(low):.4g}, {float(high):.4g}], error {float(worst) * 2 ** 24:.3g} x 2^-24 (unrounded {float(ideal) * 2 ** 24:.3g})")
-        print("{" + ", ".join(to_hex(v) for v in c) + "};", flush=True)
+        print("{" + ", ".join(to_hex(v) if v == to_f32(v) else f"{to_hex(to_f32(v))} + {to_hex(v - to_f32(v))}" for v in c) + "};", flush=True)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,11 @@ Val erfinv(Val x);
 Val pow(Val x, Val y);
 Val atan2(Val y, Val x);
 
+Val fast_exp(Val x);
+Val fast_exp2(Val x);
+Val fast_log(Val x);
+Val fast_log2(Val x);
+
 // --- pieces that several functions share -----------------------------------------------------------------------------
 
 /// 1.5 * 2^23: adding it to |v| < 2^22 rounds v to an integer that then stands in the low bits.
@@ -164,12 +169,21 @@ struct ExpParts {
 ExpParts exp_parts(Val x);
 /// 2^t for t in [-126, 127.5], to about 1 ULP, without range checks.
 Val exp2_core(Val t);
+/// 2^(t + low) for |t| <= 2^20 and a low part that changes t by little.
+Val exp2_sum(Val t, Val low);
 
+/// log1p for 0 <= x < infinity, without special cases.
+Val log1p_core(Val x);
 /// log(1 + f) = f + tail with 1 + f in [sqrt(1/2), sqrt(2)].
 Val log_tail(Val f);
 /// The exponent k as i32 that puts a * 2^-k into [sqrt(1/2), sqrt(2)), for positive normal a, from a's bits.
 Val log_exponent(Val bits_of_a);
 /// k * ln2 + (f + tail).
 Val log_sum(Val k_float, Val f, Val tail);
+/// The same with what the last rounding lost.
+struct ExactSum {
+  Val sum, lost;
+};
+ExactSum log_sum_exact(Val k_float, Val f, Val tail);
 
 }  // namespace iron::passes::math

@@ -42,10 +42,16 @@ Val exp(Val x) {
   return select(is_nan(x), x, y);
 }
 
+Val exp2_sum(Val t, Val low) {
+  const auto [k, k_int] = round_to_int(t + round_magic);
+  const Val r = (t - k) + low;
+  return ldexp(fma(r, poly(r, exp2_slope), 1.0f), k_int);
+}
+
 Val exp2(Val x) {
-  const Val a = above(below(x, 129.0f), -151.0f);
-  const auto [k, k_int] = round_to_int(a + round_magic);
-  const Val r = a - k;
+  const Val t = above(below(x, 129.0f), -151.0f);
+  const auto [k, k_int] = round_to_int(t + round_magic);
+  const Val r = t - k;
   return select(is_nan(x), x, ldexp(fma(r, poly(r, exp2_slope), 1.0f), k_int));
 }
 

@@ -49,6 +49,12 @@ Val log_tail(Val f) { return f * f * poly(f, log_poly); }
 
 Val log_sum(Val k_float, Val f, Val tail) { return fma(k_float, ln2.high, f + fma(k_float, ln2.low, tail)); }
 
+ExactSum log_sum_exact(Val k_float, Val f, Val tail) {
+  const Val rest = f + fma(k_float, ln2.low, tail);
+  const Val sum = fma(k_float, ln2.high, rest);
+  return {sum, fma(k_float, ln2.high, -sum) + rest};
+}
+
 Val log(Val x) {
   const auto [k, f] = split(x);
   return special(x, log_sum(k, f, log_tail(f)));
@@ -69,15 +75,18 @@ Val log2(Val x) { return scaled(x, log2_e, {1.0f, 0.0f}, true); }
 Val log10(Val x) { return scaled(x, log10_e, log10_2, false); }
 
 // 2^-k (1 + x) - 1 with one rounding: nothing is lost in 1 + x, which only chooses k.
-Val log1p(Val x) {
-  const Val sum = 1.0f + select(x > -1.0f, x, 0.0f);
-  const Val k = log_exponent(bits(sum));
+Val log1p_core(Val x) {
+  const Val k = log_exponent(bits(1.0f + x));
   const Val scale = ldexp(x.emit->f(1.0f), x.emit->i(0) - k);
   const Val f = fma(x, scale, scale - 1.0f);
-  const Val y = log_sum(cast(DType::f32, k), f, log_tail(f));
+  return log_sum(cast(DType::f32, k), f, log_tail(f));
+}
+
+Val log1p(Val x) {
+  const Val inside = x > -1.0f;
+  const Val y = log1p_core(select(inside, x, 0.0f));
   const Val outside = select(x == -1.0f, -infinity, nan);
-  const Val inside = keep_tiny(x, y);
-  return select(x < infinity, select(x > -1.0f, inside, outside), x);
+  return select(x < infinity, select(inside, keep_tiny(x, y), outside), x);
 }
 
 }  // namespace iron::passes::math

@@ -21,14 +21,14 @@ constexpr f32 cody_waite_limit = 0x1p17f;
 constexpr u32 two_over_pi_words[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
                                      0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
 
-/// x = quadrant * pi/2 + r, the quadrant modulo 4.
+/// x = quadrant * pi/2 + r + low, the quadrant modulo 4.
 struct Reduced {
-  Val r, quadrant;
+  Val r, quadrant, low;
 };
 
 // |x| > 2^17. With |x| = m 2^e, the bits of 2/pi worth 2^(2-e) and more only add multiples of 4 to m 2^e 2/pi, so 96
 // bits from there on are enough: y = m * window mod 2^96 is 2/pi |x| modulo 4 in units of 2^-94.
-std::array<Val, 2> reduce_huge(Val x) {
+Reduced reduce_huge(Val x) {
   Emit& e = *x.emit;
   const auto wide = [](Val v) { return cast(DType::u64, v); };
   const auto wide_const = [&](u64 v) { return e.constant(DType::u64, v); };
@@ -57,21 +57,40 @@ std::array<Val, 2> reduce_huge(Val x) {
   constexpr f32 scale = half_pi[0] * 0x1p-62f, scale_low = half_pi[1] * 0x1p-62f;
   const Val product = high * scale;
   const Val low = fma(rest, scale, fma(high, scale_low, fma(high, scale, -product)));
-  const Val r = select(finite, product + low, std::numeric_limits<f32>::quiet_NaN());
+  const Val sum = product + low;
+  const Val r = select(finite, sum, std::numeric_limits<f32>::quiet_NaN());
+  const Val lost = low - (sum - product);
   const Val q = cast(DType::i32, quadrant);
   const Val negative = x < 0.0f;
-  return {select(negative, -r, r), select(negative, e.i(0) - q, q)};
+  return {select(negative, -r, r), select(negative, e.i(0) - q, q), select(negative, -lost, lost)};
 }
 
-// Three parts of pi/2 by fma; whatever is too large, infinite or NaN takes the branch.
-Reduced reduce(Val x) {
+// Three parts of pi/2; whatever is too large, infinite or NaN takes the branch. `low` costs six ops: only tan asks for
+// it.
+enum class Want { r, low };
+Reduced reduce(Val x, Want want) {
   const Val moderate = abs(x) <= cody_waite_limit;
   const Val a = select(moderate, x, 0.0f);
   const Val shifted = fma(a, two_over_pi, round_magic);
   const Val k = shifted - round_magic;
-  const Val r = fma(k, -half_pi[2], fma(k, -half_pi[1], fma(k, -half_pi[0], a)));
-  const auto out = x.emit->branch<2>(!moderate, {r, bits(shifted)}, [&] { return reduce_huge(x); });
-  return {out[0], out[1]};
+  const Val first = fma(k, -half_pi[0], a);  // exact
+  if (want == Want::r) {
+    const Val r = fma(k, -half_pi[2], fma(k, -half_pi[1], first));
+    const auto out = x.emit->branch<2>(!moderate, {r, bits(shifted)}, [&] {
+      const auto huge = reduce_huge(x);
+      return std::array{huge.r, huge.quadrant};
+    });
+    return {out[0], out[1], {}};
+  }
+  const Val step = k * -half_pi[1];
+  const Val step_low = fma(k, -half_pi[2], fma(k, -half_pi[1], -step));
+  const Val r = first + step;
+  const Val low = ((first - r) + step) + step_low;
+  const auto out = x.emit->branch<3>(!moderate, {r, bits(shifted), low}, [&] {
+    const auto huge = reduce_huge(x);
+    return std::array{huge.r, huge.quadrant, huge.low};
+  });
+  return {out[0], out[1], out[2]};
 }
 
 Val sin_near_zero(Val r, Val square) { return fma(r * square, poly(square, sin_poly), r); }
@@ -86,13 +105,13 @@ Val sin_of_turns(Val r, Val quadrant) {
 }  // namespace
 
 Val sin(Val x) {
-  const auto [r, quadrant] = reduce(x);
-  return keep_tiny(x, sin_of_turns(r, quadrant));
+  const Reduced a = reduce(x, Want::r);
+  return keep_tiny(x, sin_of_turns(a.r, a.quadrant));
 }
 
 Val cos(Val x) {
-  const auto [r, quadrant] = reduce(x);
-  return sin_of_turns(r, quadrant + 1);
+  const Reduced a = reduce(x, Want::r);
+  return sin_of_turns(a.r, a.quadrant + 1);
 }
 
 namespace {
@@ -101,11 +120,14 @@ constexpr f32 tan_poly[] = {0x1.555560p-2f, 0x1.110da6p-3f,  0x1.bad7acp-5f, 0x1
                             0x1.625506p-7f, 0x1.e767acp-14f, 0x1.1dfb48p-8f};
 }  // namespace
 
-// -1 / tan r in odd quadrants, corrected by the part of tan r that its rounding lost.
+// With the last bits of the reduction, since tan doubles their error near pi/4; -1 / tan r in odd quadrants, corrected
+// by what the rounding of tan r lost.
 Val tan(Val x) {
-  const auto [r, quadrant] = reduce(x);
+  const auto [r, quadrant, low] = reduce(x, Want::low);
   const Val square = r * r;
-  const Val tail = r * square * poly(square, tan_poly);
+  const Val cubic = r * square * poly(square, tan_poly);
+  const Val rough = r + cubic;
+  const Val tail = fma(low, fma(rough, rough, 1.0f), cubic);
   const Val t = r + tail;
   const Val lost = tail - (t - r);
   const Val inverse = -1.0f / t;

@@ -1,0 +1,187 @@
+// `iron inspect`: what a kernel is at each stage, and what each pass did to it.
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "app.h"
+#include "filters.h"
+#include "ir/text.h"
+#include "messages.h"
+#include "passes/pipeline.h"
+#include "prepared.h"
+#include "table.h"
+
+namespace iron::tool {
+
+namespace {
+
+struct InspectOptions {
+  Filters filters;
+  std::string kernel, pass, dtype, stage, dir;
+  bool ir = false, stats = false, remarks = false;
+};
+
+std::string pass_names() {
+  std::string names;
+  for (const auto& p : passes::optimise_passes()) names += (names.empty() ? "" : ", ") + std::string(p.name);
+  return names;
+}
+
+int listing(const Globals& globals, const Filters& filters) {
+  const auto entries = filters.select(standard_library());
+  if (entries.empty())
+    throw Error("TOOL03", fmt::format("no kernel passes the filters, of {}", standard_library().entries().size()));
+  Table table({{"kernel"}, {"dtype"}, {"family"}, {"determinism"}, {"what"}});
+  for (const auto* e : entries) {
+    if (globals.json)
+      fmt::print("{}\n", Json{{"kernel", e->name},
+                              {"family", e->family},
+                              {"dtype", dtype_name(e->dtype)},
+                              {"file", e->file},
+                              {"name", e->full_name()},
+                              {"determinism", e->determinism},
+                              {"doc", e->doc}}
+                             .dump());
+    table.row({e->name, std::string(dtype_name(e->dtype)), e->family, e->determinism, e->doc});
+  }
+  if (!globals.json) fmt::print("{}", table.render());
+  return success;
+}
+
+class Inspection {
+ public:
+  Inspection(const Globals& globals, const InspectOptions& options, const KernelEntry& entry)
+      : globals_(globals), options_(options), entry_(entry) {}
+
+  int run() {
+    if (options_.ir) show("ir", "recorded.iron", ir::print(*entry_.record(false)));
+    if (!options_.pass.empty()) after_passes();
+    if (options_.stats) stats();
+    if (options_.remarks) remarks();
+    if (!options_.stage.empty()) {
+      const auto s = find_stage(options_.stage);
+      show(std::string(s.name), std::string(s.extension), stage_text(s, entry_));
+    }
+    if (!options_.ir && options_.pass.empty() && !options_.stats && !options_.remarks && options_.stage.empty())
+      show("ir", "iron", stage_text(find_stage("ir"), entry_));
+    return success;
+  }
+
+ private:
+  void show(const std::string& kind, const std::string& extension, const std::string& text) const {
+    if (!options_.dir.empty()) {
+      const auto path = fmt::format("{}/{}.{}", options_.dir, entry_.full_name(), extension);
+      write_file(path, text);
+      if (globals_.json)
+        fmt::print("{}\n",
+                   Json{{"type", "artifact"}, {"name", entry_.full_name()}, {"kind", kind}, {"path", path}}.dump());
+      else if (!globals_.quiet)
+        fmt::print("{}\n", path);
+    } else if (globals_.json)
+      fmt::print("{}\n",
+                 Json{{"type", "inspect"}, {"name", entry_.full_name()}, {"kind", kind}, {"text", text}}.dump());
+    else
+      fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+  }
+
+  // The kernel after one pass, or after each that changed it.
+  void after_passes() const {
+    const bool all = options_.pass == "all";
+    if (!all && !passes::find_pass(options_.pass))
+      throw UsageError(fmt::format("there is no pass '{}': all, {}", options_.pass, pass_names()));
+    auto k = *entry_.record(false);
+    std::string before = ir::print(k);
+    if (all) show("ir", "recorded.iron", "// recorded\n" + before);
+    int number = 0;
+    passes::PassOptions options;
+    options.verify = true;
+    options.after_each = [&](const ir::Kernel& now, const passes::PassEntry& pass) {
+      ++number;
+      const auto text = ir::print(now);
+      const bool same = text == before;
+      before = text;
+      if (all ? !same : pass.name == options_.pass)
+        show("ir", fmt::format("{:02}-{}.iron", number, pass.name),
+             fmt::format("// after {}{}\n{}", pass.name, same ? ", which changed nothing" : "", text));
+    };
+    if (!all) options.stop_after = options_.pass;
+    passes::run_pipeline(k, options);
+  }
+
+  passes::PipelineResult result() const {
+    auto k = *entry_.record(false);
+    return passes::run_pipeline(k);
+  }
+
+  void stats() const {
+    constexpr auto right = Table::Align::right;
+    Table table({{"pass"}, {"ops before", right}, {"ops after", right}, {"delta", right}, {"µs", right}});
+    Json rows = Json::array();
+    for (const auto& s : result().stats) {
+      const auto delta = static_cast<i64>(s.ops_after) - static_cast<i64>(s.ops_before);
+      rows.push_back({{"pass", s.pass},
+                      {"ops_before", s.ops_before},
+                      {"ops_after", s.ops_after},
+                      {"delta", delta},
+                      {"time_us", rounded(s.time_us)},
+                      {"changed", s.changed}});
+      table.row({s.pass, fmt::format("{}", s.ops_before), fmt::format("{}", s.ops_after),
+                 delta       ? fmt::format("{:+}", delta)
+                 : s.changed ? "moved"
+                             : "",
+                 fmt::format("{:.1f}", s.time_us)});
+    }
+    if (globals_.json)
+      fmt::print("{}\n",
+                 Json{{"type", "inspect"}, {"name", entry_.full_name()}, {"kind", "stats"}, {"passes", rows}}.dump());
+    else
+      show("stats", "stats.txt", table.render());
+  }
+
+  void remarks() const {
+    std::string text;
+    for (const auto& r : result().remarks) text += passes::to_string(r) + "\n";
+    show("remarks", "remarks.txt", text.empty() ? "no pass has a remark\n" : text);
+  }
+
+  const Globals& globals_;
+  const InspectOptions& options_;
+  const KernelEntry& entry_;
+};
+
+int run(const Globals& globals, const InspectOptions& o) {
+  if (o.kernel.empty()) {
+    if (o.ir || o.stats || o.remarks || !o.pass.empty() || !o.stage.empty())
+      throw UsageError("name a kernel; 'iron inspect' alone lists them");
+    return listing(globals, o.filters);
+  }
+  return Inspection(globals, o, find_kernel(standard_library(), o.kernel, o.dtype)).run();
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, const Globals& globals, Action& action) {
+  auto* sub =
+      subcommand(app, "inspect", "Show a kernel: IR, what passes did, LLVM IR, machine code",
+                 "  iron inspect                                   the kernels of the library\n"
+                 "  iron inspect rms_norm_wide --dtype f16         what devices get\n"
+                 "  iron inspect rms_norm_wide_f16 --pass licm     after one pass; all: after each that changed it\n"
+                 "  iron inspect rms_norm_wide_f16 --stats --remarks\n"
+                 "  iron inspect rms_norm_wide_f16 --stage asm");
+  sub->alias("in");
+  auto o = std::make_shared<InspectOptions>();
+  std::string kinds;
+  for (const auto& s : stages()) kinds += (kinds.empty() ? "" : "|") + std::string(s.name);
+  sub->add_option("KERNEL", o->kernel, "The kernel, with or without iron_ and dtype; absent: list them")->type_name("");
+  o->filters.add_to(*sub, false);
+  sub->add_option("--dtype", o->dtype, "Which of the kernel's element types")->type_name("f32|f16|...");
+  sub->add_flag("--ir", o->ir, "As recorded, before any pass");
+  sub->add_option("--pass", o->pass, "After that pass; all: after each that changed it")->type_name("NAME|all");
+  sub->add_flag("--stats", o->stats, "What each pass did: ops before and after, time");
+  sub->add_flag("--remarks", o->remarks, "What passes did or could not do, and why");
+  sub->add_option("--stage", o->stage, "A later text")->type_name(kinds);
+  sub->add_option("-o,--dir", o->dir, "Write files instead of printing")->type_name("DIR");
+  sub->callback([&globals, &action, o] { action = [&globals, o] { return run(globals, *o); }; });
+}
+
+}  // namespace iron::tool

@@ -1,0 +1,58 @@
+#include "prepared.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app.h"
+#include "ir/text.h"
+#include "iron/error.h"
+
+namespace iron::tool {
+
+namespace {
+constexpr Stage all_stages[] = {{"ir", "", "iron"},     {"llvm", "cpu", "ll"},  {"asm", "cpu", "s"},
+                                {"cuda", "cuda", "cu"}, {"ptx", "cuda", "ptx"}, {"sass", "cuda", "sass"}};
+}  // namespace
+
+Dim3 threads_of(const KernelEntry& e) {
+  if (e.tests.empty()) return {256, 1, 1};
+  Gen gen(1);
+  const auto c = e.tests.front().make(gen);
+  const auto& t = c.steps.back().grid.threads;
+  return {t.x, t.y, t.z};
+}
+
+PreparedEntry prepare(runtime::Backend& backend, const KernelEntry& e) {
+  PreparedEntry p;
+  p.compiled = runtime::compile_for(backend.info().backend, e.record(false));
+  p.exe = backend.prepare(*p.compiled->optimised, threads_of(e));
+  return p;
+}
+
+std::vector<Stage> stages() {
+  const auto built = runtime::backend_names();
+  std::vector<Stage> out;
+  for (const auto& s : all_stages)
+    if (s.backend.empty() || std::find(built.begin(), built.end(), s.backend) != built.end()) out.push_back(s);
+  return out;
+}
+
+Stage find_stage(const std::string& name) {
+  std::string known;
+  for (const auto& s : stages()) {
+    if (s.name == name) return s;
+    known += (known.empty() ? "" : ", ") + std::string(s.name);
+  }
+  throw UsageError(fmt::format("this build has no stage '{}', only {}", name, known));
+}
+
+std::string stage_text(const Stage& stage, const KernelEntry& e) {
+  if (stage.backend.empty()) return ir::print(*runtime::compile_for("interpreter", e.record(false))->optimised);
+  auto text = prepare(runtime::backend(stage.backend), e).exe->stage(stage.name);
+  if (text.empty())
+    throw Error("TOOL04", fmt::format("the {} device gives no {} for {}", stage.backend, stage.name, e.full_name()));
+  return text;
+}
+
+}  // namespace iron::tool
