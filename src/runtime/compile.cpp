@@ -3,9 +3,8 @@
 #include <map>
 #include <mutex>
 
-#include "analysis/uniformity.h"
+#include "analysis/verify.h"
 #include "ir/text.h"
-#include "ir/verify.h"
 #include "passes/expand_math.h"
 #include "passes/pipeline.h"
 
@@ -23,9 +22,7 @@ std::shared_ptr<const Compiled> run(const std::shared_ptr<const ir::Kernel>& rec
   if (!keep_fast) passes::expand_fast(*k);
   passes::expand_math(*k);
   *k = ir::canonical(*k);
-  auto problems = ir::verify_structure(*k, "lowering");
-  const auto divergent = analysis::verify_convergence(*k, "lowering");
-  problems.insert(problems.end(), divergent.begin(), divergent.end());
+  auto problems = analysis::verify(*k, "lowering");
   if (!problems.empty()) throw Error(std::move(problems));
   c->identity = ir::identity(*k);
   c->contract = analysis::derive(*k);

@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
              T "%f = simd.shuffle_xor<@> 1.0:f32 : f32 !7\nstore %y[%t], %f\n", "16", "8", 1, 48},
         Case{"deadlock", code::deadlock, "waits at wait_until and no thread can make it go on",
              T "%v = wait_until<ge, grid> %z[0], 255:u32, @:u32 : u32 !7\nstore %z[1], %v\n", "1", "0", 1, 1}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& c) { return std::string(c.param.name); });
 #undef T
 
 TEST(Findings, RacesNameBothLinesAndAreReportedOnce) {
