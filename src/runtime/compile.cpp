@@ -17,7 +17,9 @@ std::shared_ptr<const Compiled> run(const std::shared_ptr<const ir::Kernel>& rec
   auto c = std::make_shared<Compiled>();
   c->recorded = recorded;
   auto k = std::make_shared<ir::Kernel>(*recorded);
-  passes::run_pipeline(*k, {.verify = true});
+  passes::PassOptions options;
+  options.verify = true;
+  passes::run_pipeline(*k, options);
   if (!keep_fast) passes::expand_fast(*k);
   passes::expand_math(*k);
   *k = ir::canonical(*k);
