@@ -292,6 +292,11 @@ class Evaluator {
       const Range r = added[i] ? roomy(type) : Range::of(type);
       out[i] = {r, r, std::nullopt};
     }
+    // Inside the body at least one trip runs, which says more of the first values than holds after a loop without
+    // trips.
+    std::vector<Range> first(results.size());
+    for (u32 i = 0; i < results.size(); ++i)
+      if (added[i]) first[i] = facts_.range(k_.operand(id, i + 3));
     std::vector<Carried> found = out;
     bool stable = true;
     const auto mark = facts_.push();
@@ -304,7 +309,7 @@ class Evaluator {
           facts_.dead() || (facts_.linear(k_.operand(yield, i)).combine(1, facts_.linear(args[i + 1]), -1, each) &&
                             each.coefficient(args[i + 1]) == 0);
       if (holds) {
-        found[i] = advance(id, i, trips, facts_.dead() ? Range::point(0) : facts_.range(each));
+        found[i] = advance(id, i, trips, first[i], facts_.dead() ? Range::point(0) : facts_.range(each));
         const Range room = roomy(k_.type(results[i]).elem);
         holds = found[i].inside.within(room) && found[i].after.within(room);
       }
@@ -317,10 +322,10 @@ class Evaluator {
     return stable;
   }
 
-  // A value to which every trip adds something in `d`.
-  Carried advance(OpId id, u32 i, const Trips& trips, const Range& d) {
+  // A value, at first in `first`, to which every trip adds something in `d`.
+  Carried advance(OpId id, u32 i, const Trips& trips, const Range& first, const Range& d) {
     const OpId init = k_.operand(id, i + 3), start = k_.operand(id, 0);
-    const Range full = Range::of(k_.type(init).elem), first = facts_.range(init);
+    const Range full = Range::of(k_.type(init).elem);
     if (d.lo < -(Wide{1} << 62) || d.hi > (Wide{1} << 62)) return {full, full, std::nullopt};
     const Wide last = std::min(trips.hi, Wide{1} << 62);
     const auto times = [&](Wide lo, Wide hi) {
@@ -525,8 +530,8 @@ class Evaluator {
       d = refuse(code, id, fmt::format("the subscript of {} in {} may not fit 64 bits", what, where));
     else
       d = refuse(code, id,
-                 fmt::format("{} may touch elements {} to {} of {}, which has {}", what, to_string(lo), to_string(hi),
-                             where, to_string(n)));
+                 fmt::format("{} may touch elements {} to {} of {}, which has {} elements", what, to_string(lo),
+                             to_string(hi), where, to_string(n)));
     if (!d) return;
     if (source != none)
       name_source(*d, source);
@@ -547,7 +552,7 @@ class Evaluator {
           to_string((hi + 1) * dtype_size(k_.type(memory).elem) + static_cast<Wide>(byte_offset(k_, memory))),
           to_string(n));
     else
-      d->fix = fmt::format("guard the access: if_(i >= 0 && i < {})", to_string(n));
+      d->fix = fmt::format("guard the access: if_({}i < {})", lo < 0 ? "i >= 0 && " : "", to_string(n));
   }
 
   std::string describe(OpId id) const {
@@ -610,6 +615,10 @@ class Evaluator {
     if (op.code == Opcode::Param || op.code == Opcode::Const) return none;
     if (op.code == Opcode::Result) {
       const OpId owner = k_.operand(v, 0);
+      if (k_.op(owner).code == Opcode::For)
+        if (const OpId s = unbounded_source(k_.operand(owner, static_cast<u32>(op.imm) + 3), above, depth + 1);
+            s != none)
+          return s;
       for (u32 r = 0; r < k_.op(owner).region_count; ++r)
         if (const OpId yield = k_.terminator(k_.region_of(owner, r));
             yield != none && op.imm < k_.op(yield).operand_count)

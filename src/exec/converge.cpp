@@ -349,7 +349,7 @@ void ticket(Machine& m, Group& g, const Instr& in) {
     std::memcpy(address, &next, mem.size);
     if (p.shadow) {
       const u64 byte = p.offset + static_cast<u64>(at) * mem.size;
-      m.note_read(leader, in, mem, *p.shadow, byte, mem.size, m.touch(leader, in, 0, true));
+      m.note_read(leader, in, mem, *p.shadow, byte, mem.size, m.touch(leader, in, 0, true), false);
       m.note_write(leader, in, mem, *p.shadow, byte, mem.size, m.touch(leader, in, 0, true));
     }
   }

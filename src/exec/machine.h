@@ -118,7 +118,8 @@ class Machine {
             s.group->epoch << 10 | (s.simd_epoch & 1023u)};
   }
   u32 index_of(const Instr& in) const { return static_cast<u32>(&in - program.code.data()); }
-  void note_read(const Simdgroup& s, const Instr& in, const Mem& m, Shadow& shadow, u64 byte, u32 size, Touch now);
+  void note_read(const Simdgroup& s, const Instr& in, const Mem& m, Shadow& shadow, u64 byte, u32 size, Touch now,
+                 bool keep = true);
   void note_write(const Simdgroup& s, const Instr& in, const Mem& m, Shadow& shadow, u64 byte, u32 size, Touch now);
   bool ordered(const Group& g, const Touch& before, const Touch& now) const;
   void race(const Mem& m, u64 byte, const Touch& before, const Touch& now, std::string_view before_does,

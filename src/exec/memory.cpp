@@ -212,7 +212,7 @@ Status each_atomic(Machine& m, Simdgroup& s, const Instr& in, bool reads, Memory
     const u64 byte = p.offset + static_cast<u64>(at[l]) * mem.size;
     if (reads) take(m, *s.group, thread, address, acquires(order));
     if (p.shadow) {
-      if (reads) m.note_read(s, in, mem, *p.shadow, byte, mem.size, m.touch(s, in, l, true));
+      if (reads) m.note_read(s, in, mem, *p.shadow, byte, mem.size, m.touch(s, in, l, true), !next.writes);
       if (next.writes) m.note_write(s, in, mem, *p.shadow, byte, mem.size, m.touch(s, in, l, true));
     }
     if (next.writes) {
@@ -363,21 +363,23 @@ bool Machine::ordered(const Group& g, const Touch& a, const Touch& b) const {
   return it != g.own.end() && it->second.covers(a);
 }
 
+// A read that is part of an atomic write is not kept: the write stands for it.
 void Machine::note_read(const Simdgroup& s, const Instr& in, const Mem& mem, Shadow& shadow, u64 byte, u32 size,
-                        Touch now) {
+                        Touch now, bool keep) {
   const Group& g = *s.group;
   for (u64 c = byte >> shadow.granule_log2, last = (byte + size - 1) >> shadow.granule_log2; c <= last; ++c) {
     Cell& cell = shadow.cells[c];
-    if (cell.write.any()) {
-      if (!(cell.write.atomic() && now.atomic()) && !ordered(g, cell.write, now))
-        race(mem, c << shadow.granule_log2, cell.write, now, "written", "read");
-    } else if (shadow.needs_write) {
-      const u64 element = ((c << shadow.granule_log2) - mem.offset) / mem.size;
-      uninitialised(in, mem, element,
+    const u64 at = c << shadow.granule_log2;
+    if (cell.write.any() && !ordered(g, cell.write, now)) race(mem, at, cell.write, now, "written", "read");
+    if (cell.atomic.any() && !now.atomic() && !ordered(g, cell.atomic, now))
+      race(mem, at, cell.atomic, now, "written", "read");
+    if (shadow.needs_write && !cell.write.any() && !cell.atomic.any())
+      uninitialised(in, mem, (at - mem.offset) / mem.size,
                     now.thread() < collective ? thread_name(s, now.thread() % width) : std::string("a tile op"));
-    }
-    if (!cell.read0.any() || (cell.read0.group == now.group && cell.read0.thread() == now.thread()) ||
-        ordered(g, cell.read0, now))
+    if (!keep) continue;
+    const Touch& first = cell.read0;
+    const bool same = first.group == now.group && first.thread() == now.thread();
+    if (!first.any() || same || ordered(g, first, now))
       cell.read0 = now;
     else
       cell.read1 = now;
@@ -389,15 +391,18 @@ void Machine::note_write(const Simdgroup& s, const Instr&, const Mem& mem, Shado
   const Group& g = *s.group;
   for (u64 c = byte >> shadow.granule_log2, last = (byte + size - 1) >> shadow.granule_log2; c <= last; ++c) {
     Cell& cell = shadow.cells[c];
-    const auto conflict = [&](const Touch& t) {
-      return t.any() && !(t.atomic() && now.atomic()) && !ordered(g, t, now);
-    };
     const u64 at = c << shadow.granule_log2;
-    if (conflict(cell.write)) race(mem, at, cell.write, now, "written", "written");
-    if (conflict(cell.read0)) race(mem, at, cell.read0, now, "read", "written");
-    if (conflict(cell.read1)) race(mem, at, cell.read1, now, "read", "written");
-    cell.write = now;
-    cell.read0 = cell.read1 = Touch{};
+    const auto against = [&](const Touch& t, std::string_view does) {
+      if (t.any() && !(t.atomic() && now.atomic()) && !ordered(g, t, now)) race(mem, at, t, now, does, "written");
+    };
+    against(cell.write, "written");
+    against(cell.atomic, "written");
+    against(cell.read0, "read");
+    against(cell.read1, "read");
+    if (now.atomic())
+      cell.atomic = now;
+    else
+      cell = Cell{now, {}, {}, {}};
   }
 }
 

@@ -30,9 +30,10 @@ struct Touch {
 };
 static_assert(sizeof(Touch) == 16);
 
-/// The last write and two later reads by different threads: enough to catch a conflict with any third thread.
+/// The last plain and the last atomic write, and two later reads by different threads: enough to catch a conflict with
+/// any third thread. An atomic write does not replace a plain one, with which other threads may still conflict.
 struct Cell {
-  Touch write, read0, read1;
+  Touch write, atomic, read0, read1;
 };
 
 struct Shadow {

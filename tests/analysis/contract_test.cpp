@@ -271,6 +271,21 @@ TEST(Contract, CarriedPositionMovesWithTheCounter) {  // p = 3 i exactly, so i *
   EXPECT_EQ(verdict(k, {1}, {1}, {{"x", 49}, {"y", 50}, {"n", 50}}), "D25");
 }
 
+TEST(Contract, ALoopWithoutTripsKeepsTheFirstValue) {  // which its own bounds do not limit then
+  const Kernel k = kernel("%x: in f32, %idx: in u32, %y: out f32", R"(
+    %u = load %idx[0] : u32
+    %d = cast %u : index
+    %r = for %i = %d to 10 step 1 carry(%p = %d) : index {
+      store %y[%p], 1.0:f32
+      %q = add %p, 1 : index
+      yield %q
+    }
+    %v = load %x[%r] : f32
+    store %y[0], %v
+)");
+  EXPECT_EQ(verdict(k, {1}, {1}, {{"x", 1000}, {"idx", 1}, {"y", 10}}), "LAUNCH01");
+}
+
 TEST(Contract, ConditionalAdvanceAndHalving) {
   const Kernel compact = kernel("%x: in f32, %y: out f32, %n: scalar u32", R"(
     %m = cast %n : index

@@ -31,7 +31,8 @@ TEST(Convergence, AcceptsUniformControl) {
         yield %t
       }
       store %y[%g], %r
-    })"), "");
+    })"),
+            "");
 }
 TEST(Convergence, RefusesABarrierUnderAThreadCondition) {
   EXPECT_EQ(first_code("%t = thread_id : index\n %c = lt %t, 3 : bool\n if %c {\n barrier\n }\n"), "D22");
@@ -45,10 +46,13 @@ TEST(Convergence, RefusesASimdOpInAThreadStridedLoop) {
       %v = load %x[%i] : f32
       %s = simd.reduce<sum> %v : f32
       store %y[%i], %s
-    })"), "D30");
+    })"),
+            "D30");
 }
 TEST(Convergence, SimdgroupConditionsAllowSimdOpsButNoBarrier) {
-  constexpr std::string_view text = "%g = simdgroup_id : index\n %c = eq %g, 0 : bool\n if %c {\n %s = simd.reduce<sum> 1.0:f32 : f32\n store %y[%g], %s\n ";
+  constexpr std::string_view text =
+      "%g = simdgroup_id : index\n %c = eq %g, 0 : bool\n if %c {\n %s = simd.reduce<sum> 1.0:f32 : f32\n store "
+      "%y[%g], %s\n ";
   EXPECT_EQ(first_code(std::string(text) + "}\n"), "");
   EXPECT_EQ(first_code(std::string(text) + "barrier\n }\n"), "D22");
 }

@@ -11,7 +11,7 @@ the exchange fails for that reason, the highest power is rounded first.
 import struct
 import sys
 
-from mpmath import mp, mpf, matrix, lu_solve, cos, pi, exp, log, sin, tan, asin, atan, sinh, tanh, asinh, atanh, erf, erfc, erfinv, sqrt
+from mpmath import mp, mpf, matrix, lu_solve, cos, pi, exp, log, sin, tan, asin, atan, sinh, tanh, acosh, asinh, atanh, erf, erfc, erfinv, sqrt
 
 mp.dps = 40
 
@@ -129,6 +129,8 @@ FITS = [
     odd_tail(tanh, "tanh", "0.5625", 5),
     odd_tail(asinh, "asinh", "0.5", 5),
     odd_tail(atanh, "atanh", "0.5", 6),
+    # acosh(1 + t) = sqrt(2t) (1 + t P(t))
+    ("acosh", "1e-4", "0.6", up(7), lambda t: (acosh(1 + t) / sqrt(2 * t) - 1) / t, lambda t: t * sqrt(2 * t) / acosh(1 + t)),
     # erf(x) = x + x P(x^2)
     ("erf", "1e-3", "1", even(7), lambda x: erf(x) / x - 1, lambda x: x / erf(x)),
     # erfinv(x) = x (sqrt(pi)/2 + w P(w)) and x P(sqrt(w) - 3.25), w = -log(1 - x^2); 16 is beyond the last f32 below 1

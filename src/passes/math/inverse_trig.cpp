@@ -37,7 +37,10 @@ Val atan_unit(Val z) {
 // Outside [-1, 1] the root is of a negative number: NaN by itself.
 Val asin(Val x) {
   const auto [central, base, tail] = arc(x);
-  const Val outer = (half_pi - (base + base)) - ((tail + tail) - half_pi_low);
+  const Val twice = base + base;
+  const Val difference = half_pi - twice;
+  const Val lost = (half_pi - difference) - twice;
+  const Val outer = difference + (lost - ((tail + tail) - half_pi_low));
   const Val y = select(central, base + tail, outer);
   return keep_tiny(x, select(x < 0.0f, -y, y));
 }

@@ -1,0 +1,193 @@
+// The state of one kernel's lowering (docs/decisions: the CPU device).
+//
+// Code exists at two levels. At group level it runs once a threadgroup: uniform values are scalars, varying values that
+// outlive a segment lie in packet arrays of the scratch block. A segment runs between two points where threads meet: a
+// loop over chunks of a few packets, in which varying values are packets, uniform ones scalars, and masks exist only
+// under varying control flow.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "analysis/affine.h"
+#include "analysis/uniformity.h"
+#include "cpu/arith.h"
+#include "cpu/lower.h"
+#include "ir/kernel.h"
+
+namespace iron::cpu {
+
+using ir::OpId;
+using ir::RegionId;
+
+/// What one packet holds of a value: a scalar (all lanes), a vector, or an index whose lane l is v + l * stride.
+struct Part {
+  V v = nullptr;
+  V stride = nullptr;
+};
+
+/// A value in a chunk: each component of a vector value in one Part for all packets, or one Part a packet.
+struct Val {
+  u32 packets = 1;
+  std::vector<Part> parts;
+  u32 comps() const { return static_cast<u32>(parts.size()) / packets; }
+  Part& at(u32 comp, u32 packet) { return parts[comp * packets + (packets == 1 ? 0 : packet)]; }
+  const Part& at(u32 comp, u32 packet) const { return parts[comp * packets + (packets == 1 ? 0 : packet)]; }
+};
+
+/// The packets that a segment's code works on at once.
+struct Chunk {
+  u32 width = 1;         ///< packets
+  V base = nullptr;      ///< i64: thread id of the first lane
+  bool leader = false;   ///< stands for thread 0 alone, all values scalar
+  std::vector<V> mask;   ///< a packet of i1 for each packet; empty where all lanes run
+  Block head = nullptr;  ///< runs before everything of the chunk; open until the chunk ends
+  std::unordered_map<OpId, Val> values;
+};
+
+/// Per-thread storage in thread order: component c of thread t lies at (c * padded + t) elements.
+struct PacketArray {
+  V ptr = nullptr;
+  Num num = Num::i32;  ///< as stored: i8 for bools
+  u32 comps = 1;
+};
+
+struct Memory {
+  V base = nullptr;
+  DType elem = DType::none;
+  ir::Space space = ir::Space::none;
+  bool atomic_plain = false;  ///< only this worker sees it
+  u64 length = 0;             ///< elements of a thread's array
+};
+
+class Lowering {
+ public:
+  Lowering(const ir::Kernel& k, Dim3 threads, Code& code, Lowered& out);
+  ~Lowering();
+  void run();
+
+ private:
+  friend class Tiles;
+  [[noreturn]] void fail(std::string_view code, OpId id, std::string message, std::string fix = {}) const;
+
+  // --- values (values.cpp)
+  Val value(OpId id);
+  V scalar(OpId id);  ///< of a value that is uniform where it is asked for
+  Val uniform(V v) const { return {1, {{v, nullptr}}}; }
+  bool is_uniform(const Val& v) const;
+  V vector(const Part& p, DType elem);  ///< as a packet
+  V plain(const Part& p, DType elem);   ///< a scalar, or a packet
+  Val vectors(const Val& v, DType elem, u32 comps);
+  Val pure(OpId id);
+  Val id_value(OpId id);
+  Part index_op(ir::Opcode code, const Part& a, const Part& b, bool& done);
+  Part compare_index(ir::Opcode code, const Part& a, const Part& b, bool& done);
+  Part cast_index(DType to, const Part& a, bool& done);
+  V iota(Num n);
+  V part_mask(u32 packet) const { return chunk_->mask.empty() ? nullptr : chunk_->mask[packet]; }
+  V mask_or_ones(u32 packet);
+  V any_lane();  ///< some lane of the chunk runs
+  bool rematerialisable(OpId id);
+
+  // --- memory (memory.cpp)
+  Memory memory(OpId id);
+  Val load(OpId id);
+  void store(OpId id);
+  Val load_part(const Memory& m, const Val& index, ir::Type type, u32 align, const std::vector<V>& masks,
+                const Val* other);
+  void store_part(const Memory& m, const Val& index, const Val& value, ir::Type type, u32 align);
+  V lane_address(const Memory& m, const Part& index, u32 lane);
+  V dummy() { return c_.gep(c_.scratch(), u64{64}); }
+  V stored(V v);  ///< bools as bytes
+  V loaded(V v, DType elem);
+  Val thread_array(OpId id, bool is_store);
+
+  // --- atomics, waits, reports (atomics.cpp)
+  Val atomic(OpId id);
+  V atomic_one(OpId id, V ptr, V value, V desired, const Memory& m);
+  Val each_active(DType elem, bool result, const std::function<V(u32 packet, u32 lane)>& body);
+  void report(OpId id);
+  V lane_of(const Part& p, u32 lane, DType elem);
+
+  // --- simdgroup ops (simd.cpp)
+  Val simd(OpId id);
+  V ladder(std::vector<V> packets, ir::ReduceKind kind, DType elem);
+  std::vector<V> scan(std::vector<V> packets, ir::ReduceKind kind, DType elem, bool exclusive);
+  std::vector<V> shuffle_up(const std::vector<V>& packets, u32 delta, V fill);
+  std::vector<V> permute(const std::vector<V>& packets, const std::function<int(int)>& source);
+  std::vector<V> packets_of(OpId id, u32 comp = 0);
+  V first_active(const Val& v, u32 comp, DType elem);
+
+  // --- control flow within a chunk (chunk.cpp)
+  void region(RegionId r);
+  void op(OpId id);
+  void branch(OpId id);
+  void loop(OpId id);
+  void varying_loop(OpId id);
+  bool worth_a_branch(RegionId r) const;
+  Val merge(const Val& a, Block from_a, const Val& b, Block from_b, ir::Type type, Block into);
+  Val zeros(ir::Type type, bool vectors);
+
+  // --- threadgroup level (flow.cpp)
+  struct Copy {
+    OpId from;
+    PacketArray to;
+  };
+  void classify(RegionId r);
+  void group_region(RegionId r);
+  void start(RegionId body);
+  void flush(RegionId r, const std::vector<Copy>& copies = {}, bool last = false);
+  void segment(const std::vector<OpId>& ops, const std::vector<OpId>& escaping, const std::vector<Copy>& copies);
+  void chunk_body(const std::vector<OpId>& ops, const std::vector<OpId>& escaping, const std::vector<Copy>& copies,
+                  u32 width, V base, bool masked);
+  void collective(OpId id);
+  void collective_stage(OpId id);
+  void group_loop(OpId id);
+  void lockstep_loop(OpId id);
+  void group_if(OpId id);
+  bool available(OpId id) const;
+  bool lockstep_start(OpId id);
+  V leader_value(OpId id);
+  PacketArray packet_array(ir::Type type);
+  PacketArray& array_of(OpId id);
+  Val load_array(const PacketArray& a, DType elem);
+  void store_array(const PacketArray& a, const Val& v, DType elem);
+  u64 scratch(u64 bytes);
+  std::vector<OpId> escapes(RegionId r, const std::vector<OpId>& ops, bool last) const;
+  OpId ancestor_in(RegionId r, OpId id) const;
+  std::vector<V> partial_line(V ptr, ir::ReduceKind kind, DType elem);
+
+  const ir::Kernel& k_;
+  Dim3 threads_;
+  u32 count_;  ///< threads in a threadgroup
+  u32 lanes_;  ///< of a packet
+  Code& c_;
+  Arith math_;
+  Lowered& out_;
+  analysis::Uniformity uniformity_;
+  analysis::Affine affine_;
+  std::vector<std::vector<OpId>> users_;
+  std::vector<bool> structural_, lockstep_;
+  std::unordered_map<OpId, Val> group_;
+  std::unordered_map<OpId, PacketArray> arrays_;
+  std::unordered_map<OpId, int> remat_;
+  std::unordered_map<OpId, u64> shared_;
+  std::unordered_map<OpId, V> partials_;
+  std::vector<OpId> pending_;
+  Chunk* chunk_ = nullptr;
+  std::unordered_set<OpId> scan_prefix_;                  ///< scans whose arrays lack the simdgroups before
+  std::pair<OpId, V> lockstep_round_{ir::none, nullptr};  ///< induction variable, its value in thread 0
+  V limit_ = nullptr;                                     ///< threads below this id run; null: all
+  bool masked_only_ = false;                              ///< no unmasked copy of segments
+  u64 scratch_bytes_ = 0;
+  std::vector<V> params_;  ///< by parameter
+  std::unordered_map<u32, V> lengths_;
+  V groups_[3] = {}, items_ = nullptr, group_ids_[3] = {}, group_linear_ = nullptr;
+  std::unique_ptr<class Tiles> tiles_;
+};
+
+}  // namespace iron::cpu

@@ -1,0 +1,260 @@
+// Loads and stores: the form of the index picks the access (one scalar, one vector, or a lane at a time).
+#include <fmt/format.h>
+
+#include "cpu/lowering.h"
+
+namespace iron::cpu {
+
+using ir::Opcode;
+
+Memory Lowering::memory(OpId id) {
+  u64 offset = 0;
+  const DType elem = k_.type(id).elem;
+  while (k_.op(id).code == Opcode::View || k_.op(id).code == Opcode::SharedAlias) {
+    offset += k_.op(id).imm;
+    id = k_.operand(id, 0);
+  }
+  Memory m;
+  m.elem = elem, m.space = k_.type(id).space;
+  switch (k_.op(id).code) {
+    case Opcode::Param:
+      m.base = c_.gep(params_[k_.op(id).imm], offset);
+      return m;
+    case Opcode::SharedNew:
+      m.base = c_.gep(c_.scratch(), shared_.at(id) + offset), m.atomic_plain = true;
+      return m;
+    case Opcode::ArrayNew:
+      m.base = c_.gep(c_.scratch(), shared_.at(id)), m.atomic_plain = true, m.length = k_.op(id).imm;
+      return m;
+    default:
+      fail("CPU03", id, "this is no memory that the CPU device knows");
+  }
+}
+
+V Lowering::stored(V v) { return c_.num(v) == Num::i1 ? c_.conv(Conv::zext, Num::i8, v) : v; }
+V Lowering::loaded(V v, DType elem) { return elem == DType::boolean ? c_.cmp(Cmp::ne, v, c_.zero_like(v)) : v; }
+
+V Lowering::lane_address(const Memory& m, const Part& index, u32 lane) {
+  V at = index.v;
+  if (c_.lanes(at))
+    at = c_.extract(at, lane);
+  else if (index.stride && lane)
+    at = c_.bin(Bin::add, at, c_.bin(Bin::mul, index.stride, c_.i64(lane)));
+  return c_.gep(m.base, c_.bin(Bin::mul, at, c_.i64(dtype_size(m.elem))));
+}
+
+namespace {
+Num stored_num(DType elem) { return elem == DType::boolean ? Num::i8 : num_of(elem); }
+}  // namespace
+
+Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 align, const std::vector<V>& masks,
+                        const Val* other) {
+  const u32 n = type.lanes, size = dtype_size(m.elem);
+  align = std::max(align, size);
+  const Num num = stored_num(m.elem);
+  const Ty scalar_type = c_.type(num), group_type = n > 1 ? c_.type(num, n) : scalar_type;
+  const auto pick = [&](V whole, u32 comp) { return n > 1 ? c_.extract(whole, comp) : whole; };
+  const bool masked = other != nullptr;  // otherwise a chunk that runs has a lane that runs
+  if (is_uniform(index) && !masked) {
+    V whole = c_.load(group_type, lane_address(m, index.parts[0], 0), align);
+    Val out{1, {}};
+    for (u32 c = 0; c < n; ++c) out.parts.push_back({loaded(pick(whole, c), m.elem), nullptr});
+    return out;
+  }
+  const u32 width = chunk_->width;
+  Val out{width, std::vector<Part>(static_cast<std::size_t>(n) * width)};
+  for (u32 p = 0; p < width; ++p) {
+    const Part& at = index.at(0, p);
+    V mask = p < masks.size() ? masks[p] : nullptr;
+    std::vector<V> result(n);
+    i64 step = 0;
+    const bool contiguous = at.stride && c_.constant_int(at.stride, step) && step == n;
+    const auto otherwise = [&](u32 c) {
+      return other ? stored(vector(other->at(c, p), m.elem)) : c_.zero_like(c_.poison(c_.type(num, lanes_)));
+    };
+    if (!c_.lanes(at.v) && !at.stride) {
+      V ptr = lane_address(m, at, 0);
+      if (mask) ptr = c_.select(c_.or_reduce(mask), ptr, dummy());
+      V whole = c_.load(group_type, ptr, align);
+      for (u32 c = 0; c < n; ++c) {
+        V x = pick(whole, c);
+        result[c] = mask && other ? c_.select(mask, c_.splat(x, lanes_), otherwise(c)) : x;
+      }
+    } else if (contiguous && n == 1 && !mask) {
+      result[0] = c_.load(c_.type(num, lanes_), lane_address(m, at, 0), align);
+    } else if (contiguous && n == 1 && size >= 4 && c_.target().sse41) {
+      result[0] = c_.masked_load(c_.type(num, lanes_), lane_address(m, at, 0), align, mask, otherwise(0));
+    } else if (contiguous && !mask) {
+      V whole = c_.load(c_.type(num, lanes_ * n), lane_address(m, at, 0), align);
+      for (u32 c = 0; c < n; ++c) {
+        std::vector<int> take(lanes_);
+        for (u32 l = 0; l < lanes_; ++l) take[l] = static_cast<int>(l * n + c);
+        result[c] = c_.shuffle(whole, whole, take);
+      }
+    } else {
+      for (u32 c = 0; c < n; ++c) result[c] = mask ? otherwise(c) : c_.poison(c_.type(num, lanes_));
+      for (u32 l = 0; l < lanes_; ++l) {
+        V ptr = lane_address(m, at, l), on = nullptr;
+        if (mask) on = c_.extract(mask, l), ptr = c_.select(on, ptr, dummy());
+        V whole = c_.load(group_type, ptr, align);
+        for (u32 c = 0; c < n; ++c) {
+          V x = pick(whole, c);
+          if (mask) x = c_.select(on, x, c_.extract(result[c], l));
+          result[c] = c_.insert(result[c], x, l);
+        }
+      }
+    }
+    for (u32 c = 0; c < n; ++c) out.at(c, p) = {loaded(result[c], m.elem), nullptr};
+  }
+  return out;
+}
+
+void Lowering::store_part(const Memory& m, const Val& index, const Val& value, ir::Type type, u32 align) {
+  const u32 n = type.lanes, size = dtype_size(m.elem);
+  align = std::max(align, size);
+  const Num num = stored_num(m.elem);
+  for (u32 p = 0; p < chunk_->width; ++p) {
+    const Part& at = index.at(0, p);
+    V mask = part_mask(p);
+    i64 step = 0;
+    const bool contiguous = at.stride && c_.constant_int(at.stride, step) && step == n;
+    const auto joined = [&](auto&& part) {  // n components as one vector of the stored type
+      if (n == 1) return part(0u);
+      V whole = c_.poison(c_.type(num, n));
+      for (u32 c = 0; c < n; ++c) whole = c_.insert(whole, part(c), c);
+      return whole;
+    };
+    if (!c_.lanes(at.v) && !at.stride) {
+      // One address: the one lane that runs (R7 forbids several writers).
+      V ptr = lane_address(m, at, 0), lane = c_.i32(lanes_ - 1);
+      if (mask) {
+        ptr = c_.select(c_.or_reduce(mask), ptr, dummy());
+        lane = c_.bin(Bin::and_, c_.fn(Fn::ctz, c_.mask_bits(mask)), c_.i32(lanes_ - 1));
+      }
+      c_.store(joined([&](u32 c) {
+                 V x = stored(plain(value.at(c, p), m.elem));
+                 return c_.lanes(x) ? c_.extract(x, lane) : x;
+               }),
+               ptr, align);
+    } else if (contiguous && n == 1 && !mask) {
+      c_.store(stored(vector(value.at(0, p), m.elem)), lane_address(m, at, 0), align);
+    } else if (contiguous && n == 1 && size >= 4 && c_.target().sse41) {
+      c_.masked_store(stored(vector(value.at(0, p), m.elem)), lane_address(m, at, 0), align, mask);
+    } else if (contiguous && !mask) {
+      // Interleaves the components: lane by lane they follow each other in memory.
+      V whole = stored(vector(value.at(0, p), m.elem));
+      for (u32 c = 1; c < n; ++c) {
+        std::vector<int> all(lanes_ * (c + 1)), grow(lanes_ * c);
+        for (u32 i = 0; i < lanes_ * (c + 1); ++i) all[i] = static_cast<int>(i);
+        V next = stored(vector(value.at(c, p), m.elem));
+        for (u32 i = 0; i < lanes_ * c; ++i) grow[i] = i < lanes_ ? static_cast<int>(i) : -1;
+        if (c > 1) next = c_.shuffle(next, next, grow);
+        whole = c_.shuffle(whole, next, all);
+      }
+      std::vector<int> order(lanes_ * n);
+      for (u32 l = 0; l < lanes_; ++l)
+        for (u32 c = 0; c < n; ++c) order[l * n + c] = static_cast<int>(c * lanes_ + l);
+      c_.store(c_.shuffle(whole, whole, order), lane_address(m, at, 0), align);
+    } else {
+      std::vector<V> parts(n);
+      for (u32 c = 0; c < n; ++c) parts[c] = stored(plain(value.at(c, p), m.elem));
+      for (u32 l = 0; l < lanes_; ++l) {
+        V ptr = lane_address(m, at, l);
+        if (mask) ptr = c_.select(c_.extract(mask, l), ptr, dummy());
+        c_.store(joined([&](u32 c) { return c_.lanes(parts[c]) ? c_.extract(parts[c], l) : parts[c]; }), ptr, align);
+      }
+    }
+  }
+}
+
+Val Lowering::load(OpId id) {
+  const auto& op = k_.op(id);
+  const OpId root = ir::memory_root(k_, k_.operand(id, 0));
+  if (k_.op(root).code == Opcode::ArrayNew) return thread_array(id, false);
+  const Memory m = memory(k_.operand(id, 0));
+  const u32 align = 1u << ir::unpack<ir::MemoryImm>(op.imm).align_log2;
+  const Val index = value(k_.operand(id, 1));
+  if (op.code == Opcode::Load)
+    return load_part(m, index, op.type, align, chunk_ ? chunk_->mask : std::vector<V>{}, nullptr);
+  const Val condition = value(k_.operand(id, 2)), other = value(k_.operand(id, 3));
+  if (is_uniform(condition) && is_uniform(index) && is_uniform(other)) {
+    // At one address for all: the load goes elsewhere where the condition fails.
+    V on = condition.parts[0].v;
+    const u32 n = op.type.lanes;
+    V ptr = c_.select(on, lane_address(m, index.parts[0], 0), dummy());
+    V whole = c_.load(n > 1 ? c_.type(stored_num(m.elem), n) : c_.type(stored_num(m.elem)), ptr,
+                      std::max(align, dtype_size(m.elem)));
+    Val out{1, {}};
+    for (u32 c = 0; c < n; ++c)
+      out.parts.push_back(
+          {c_.select(on, loaded(n > 1 ? c_.extract(whole, c) : whole, m.elem), other.parts[c].v), nullptr});
+    return out;
+  }
+  std::vector<V> masks;
+  for (u32 p = 0; p < chunk_->width; ++p) {
+    V c = vector(condition.at(0, p), DType::boolean);
+    masks.push_back(part_mask(p) ? c_.bin(Bin::and_, part_mask(p), c) : c);
+  }
+  return load_part(m, index, op.type, align, masks, &other);
+}
+
+void Lowering::store(OpId id) {
+  const OpId root = ir::memory_root(k_, k_.operand(id, 0));
+  if (k_.op(root).code == Opcode::ArrayNew) {
+    thread_array(id, true);
+    return;
+  }
+  const u32 align = 1u << ir::unpack<ir::MemoryImm>(k_.op(id).imm).align_log2;
+  const Val index = value(k_.operand(id, 1)), v = value(k_.operand(id, 2));
+  store_part(memory(k_.operand(id, 0)), index, v, k_.type(k_.operand(id, 2)), align);
+}
+
+// A thread's array lies element by element, each for all threads side by side: equal subscripts are one vector.
+Val Lowering::thread_array(OpId id, bool is_store) {
+  const Memory m = memory(k_.operand(id, 0));
+  const ir::Type type = is_store ? k_.type(k_.operand(id, 2)) : k_.type(id);
+  const Val index = value(k_.operand(id, 1));
+  const u64 padded = (count_ + 31) / 32 * 32;
+  const bool guarded = !is_store && k_.op(id).code == Opcode::LoadOr;
+  Val condition, other, v;
+  if (guarded) condition = value(k_.operand(id, 2)), other = value(k_.operand(id, 3));
+  if (is_store) v = value(k_.operand(id, 2));
+  std::vector<V> masks = chunk_->mask;
+  if (guarded) {
+    masks.clear();
+    for (u32 p = 0; p < chunk_->width; ++p)
+      masks.push_back(c_.bin(Bin::and_, mask_or_ones(p), vector(condition.at(0, p), DType::boolean)));
+  }
+  Val out{chunk_->width, {}};
+  for (u32 c = 0; c < type.lanes; ++c) {
+    Val at{chunk_->width, {}};
+    for (u32 p = 0; p < chunk_->width; ++p) {
+      V thread = c_.bin(Bin::add, chunk_->base, c_.i64(static_cast<i64>(p) * lanes_));
+      const Part i = index.at(0, p);
+      if (c_.lanes(i.v) || i.stride) {
+        V element = c_.bin(Bin::add, vector(i, DType::index), c_.integer(Num::i64, c, lanes_));
+        V row = c_.bin(Bin::mul, element, c_.integer(Num::i64, padded, lanes_));
+        at.parts.push_back({c_.bin(Bin::add, row, vector({thread, c_.i64(1)}, DType::index)), nullptr});
+      } else {
+        V row = c_.bin(Bin::mul, c_.bin(Bin::add, i.v, c_.i64(c)), c_.i64(static_cast<i64>(padded)));
+        at.parts.push_back({c_.bin(Bin::add, row, thread), c_.i64(1)});
+      }
+    }
+    const ir::Type one = ir::Type::value(type.elem);
+    Val part;
+    if (is_store || guarded) {
+      const Val& from = is_store ? v : other;
+      part.packets = from.packets;
+      for (u32 p = 0; p < from.packets; ++p) part.parts.push_back(from.at(c, p));
+    }
+    if (is_store) {
+      store_part(m, at, part, one, 1);
+      continue;
+    }
+    const Val loaded_part = load_part(m, at, one, 1, masks, guarded ? &part : nullptr);
+    out.parts.insert(out.parts.end(), loaded_part.parts.begin(), loaded_part.parts.end());
+  }
+  return out;
+}
+
+}  // namespace iron::cpu
