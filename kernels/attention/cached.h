@@ -14,17 +14,17 @@ namespace iron::kernels {
 /// A frequency is the sum high[i] + low[i], so that large angles keep their digits: the product's rounding error is
 /// carried into cos(a + e) = cos a - e sin a, sin(a + e) = sin a + e cos a.
 struct RopeTable {
+  static constexpr Mode mode = Mode::Threadgroup;
   static constexpr std::string_view name = "rope_table";
 
   In<f32> high, low;
   Out<f32> table;
   Scalar<u32> pairs, positions;
 
-  Grid grid() const { return Grid::for_items(u64{pairs.value()} * positions.value()); }
+  Grid grid() const { return {Threadgroups{positions.value()}, Threads{pairs.value()}}; }
 
   void operator()() const {
-    const auto i = grid_thread_id();
-    const Val<Index> position = i / pairs, pair = i % pairs;
+    const Val<Index> position = threadgroup_id(), pair = thread_id();
     const Val<f32> t = cast<f32>(cast<u32>(position)), f = high[pair];
     const Val<f32> angle = t * f;
     const Val<f32> error = fma(t, low[pair], fma(t, f, -angle));

@@ -7,18 +7,23 @@ namespace iron::kernels {
 
 /// y[t, i] = silu(x[t, i]) * x[t, n + i]        x: [tokens, 2 n], y: [tokens, n] (Shazeer 2020)
 struct SwigluRows {
+  static constexpr Mode mode = Mode::Threadgroup;
   static constexpr std::string_view name = "swiglu_rows";
 
   In<f32> x;
   Out<f32> y;
   Scalar<u32> n;
 
-  Grid grid() const { return Grid::for_items(y.size()); }
+  Grid grid() const {
+    return {Threadgroups{(n.value() + 255) / 256, static_cast<u32>(y.size() / n.value())}, Threads{256}};
+  }
 
   void operator()() const {
-    const auto i = grid_thread_id();
-    const Val<Index> at = (i / n) * (2u * n) + i % n;
-    y[i] = silu(x[at]) * x[at + n];
+    const Val<Index> i = threadgroup_id() * 256 + thread_id(), token = threadgroup_id(Axis::y);
+    if_(i < n) {
+      const Val<Index> at = token * (2u * n) + i;
+      y[token * n + i] = silu(x[at]) * x[at + n];
+    }
   }
 };
 
