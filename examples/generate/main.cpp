@@ -82,7 +82,8 @@ int main_checked(int argc, char** argv) {
   app.add_option("--device", o.device, "cpu, cuda or interpreter")->capture_default_str();
   app.add_option("--threads", o.threads, "threads of the cpu device; by default one a core");
   app.add_option("--temperature", o.sampling.temperature, "0 takes the most probable token")->capture_default_str();
-  app.add_option("--top-p", o.sampling.top_p, "draw among the most probable tokens of this mass")->capture_default_str();
+  app.add_option("--top-p", o.sampling.top_p, "draw among the most probable tokens of this mass")
+      ->capture_default_str();
   app.add_option("--min-p", o.sampling.min_p, "drop tokens below this share of the largest")->capture_default_str();
   app.add_option("--repetition-penalty", o.sampling.repetition_penalty, "divides logits of tokens seen before")
       ->capture_default_str();
@@ -106,7 +107,8 @@ int main(int argc, char** argv) {
   try {
     return iron::model::main_checked(argc, argv);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error[GGUF16]: there is no memory for the model\n  fix: free memory, or use a smaller context\n");
+    fmt::print(stderr,
+               "error[GGUF16]: there is no memory for the model\n  fix: free memory, or use a smaller context\n");
   } catch (const iron::Error& e) {
     fmt::print(stderr, "{}\n", e.what());
   } catch (const std::exception& e) {

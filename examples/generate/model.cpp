@@ -35,8 +35,8 @@ Model::Model(const Gguf& file, const Device& device, u32 context) : config_(read
   const LlamaWeights weights = find_llama_weights(file, c);
   if (c.head_dim % 32 != 0 || c.width % 32 != 0 || c.feed_forward % 32 != 0)
     throw Error("MODEL03",
-                fmt::format("heads of {}, a width of {} or a feed-forward width of {} are not multiples of 32", c.head_dim,
-                            c.width, c.feed_forward),
+                fmt::format("heads of {}, a width of {} or a feed-forward width of {} are not multiples of 32",
+                            c.head_dim, c.width, c.feed_forward),
                 "use a model whose sizes are");
   if (context == 0) context = c.context;
   if (context > c.context)
@@ -65,10 +65,12 @@ Model::Model(const Gguf& file, const Device& device, u32 context) : config_(read
 
   const u64 kv = u64{c.kv_heads} * c.head_dim;
   ids_ = device_.buffer<u32>(batch), chosen_ = device_.buffer<u32>(1);
-  for (Buffer<f32>* b : {&hidden_, &middle_, &normed_, &rotated_, &attended_}) *b = device_.buffer<f32>(u64{batch} * c.width);
+  for (Buffer<f32>* b : {&hidden_, &middle_, &normed_, &rotated_, &attended_})
+    *b = device_.buffer<f32>(u64{batch} * c.width);
   sums_ = device_.buffer<f32>(u64{batch} * std::max(c.width, c.feed_forward) / 32);
   qkv_ = device_.buffer<f32>(batch * (c.width + 2 * kv));
-  gate_up_ = device_.buffer<f32>(u64{batch} * 2 * c.feed_forward), gated_ = device_.buffer<f32>(u64{batch} * c.feed_forward);
+  gate_up_ = device_.buffer<f32>(u64{batch} * 2 * c.feed_forward),
+  gated_ = device_.buffer<f32>(u64{batch} * c.feed_forward);
   logits_ = device_.buffer<f32>(c.vocabulary), filtered_ = device_.buffer<f32>(c.vocabulary);
   temperature_ = device_.buffer<f32>(1), uniform_ = device_.buffer<f32>(1);
   decode_ = program_for(1);
@@ -144,10 +146,18 @@ void Model::add(Program& program, const K& kernel) const {
   program.push_back(std::move(launch));
 }
 
-void Model::add_product(Program& program, const Matrix& w, BufferRef x, BufferRef y, const BufferRef* residual, u32 tokens,
-                        bool sums_made) const {
-  kernels::GgufMatmul product{.w = w.packed, .x = x, .x_sums = {}, .residual = {}, .y = y, .rows = w.rows, .cols = w.cols,
-                              .tokens = tokens, .codec = w.codec, .block_tokens = tokens == 1 ? 1 : product_tokens};
+void Model::add_product(Program& program, const Matrix& w, BufferRef x, BufferRef y, const BufferRef* residual,
+                        u32 tokens, bool sums_made) const {
+  kernels::GgufMatmul product{.w = w.packed,
+                              .x = x,
+                              .x_sums = {},
+                              .residual = {},
+                              .y = y,
+                              .rows = w.rows,
+                              .cols = w.cols,
+                              .tokens = tokens,
+                              .codec = w.codec,
+                              .block_tokens = tokens == 1 ? 1 : product_tokens};
   if (w.codec.has_minimum()) {
     const BufferRef sums = part(sums_, u64{tokens} * w.cols / 32);
     if (!sums_made) add(program, kernels::BlockSums{.x = x, .sums = sums, .n = tokens * w.cols});
@@ -158,8 +168,8 @@ void Model::add_product(Program& program, const Matrix& w, BufferRef x, BufferRe
 }
 
 // The results of several matrices lie one after the other in y, each [tokens, rows].
-void Model::add_product(Program& program, const std::vector<Matrix>& w, BufferRef x, BufferRef y, const BufferRef* residual,
-                        u32 tokens) const {
+void Model::add_product(Program& program, const std::vector<Matrix>& w, BufferRef x, BufferRef y,
+                        const BufferRef* residual, u32 tokens) const {
   auto* at = static_cast<std::byte*>(y.data);
   bool sums_made = false;
   for (const Matrix& m : w) {
@@ -186,27 +196,46 @@ void Model::add_layer(Program& program, const Layer& layer, u32 n) const {
   const bool joined = layer.qkv.size() == 1;
   const u64 k_at = joined ? c.width : u64{n} * c.width, v_at = joined ? c.width + kv : u64{n} * (c.width + kv);
   const u64 end = u64{n} * all;
-  add(program, kernels::RopeToCache{.q = part(qkv_, joined ? end : k_at), .k = part(qkv_, (joined ? end : v_at) - k_at, k_at),
-                                    .v = part(qkv_, end - v_at, v_at), .table = rope_table_, .q_out = rotated,
-                                    .keys = layer.keys, .values = layer.values, .tokens = n, .heads = c.heads,
-                                    .kv_heads = c.kv_heads, .q_stride = joined ? all : c.width,
-                                    .kv_stride = joined ? all : kv, .capacity = capacity_, .first = 0u,
+  add(program, kernels::RopeToCache{.q = part(qkv_, joined ? end : k_at),
+                                    .k = part(qkv_, (joined ? end : v_at) - k_at, k_at),
+                                    .v = part(qkv_, end - v_at, v_at),
+                                    .table = rope_table_,
+                                    .q_out = rotated,
+                                    .keys = layer.keys,
+                                    .values = layer.values,
+                                    .tokens = n,
+                                    .heads = c.heads,
+                                    .kv_heads = c.kv_heads,
+                                    .q_stride = joined ? all : c.width,
+                                    .kv_stride = joined ? all : kv,
+                                    .capacity = capacity_,
+                                    .first = 0u,
                                     .head_dim = c.head_dim});
-  add(program, kernels::CachedAttention{.q = rotated, .keys = layer.keys, .values = layer.values, .out = attended,
-                                        .tokens = n, .heads = c.heads, .heads_per_kv = c.heads / c.kv_heads,
-                                        .capacity = capacity_, .first = 0u,
-                                        .scale = 1.0f / std::sqrt(static_cast<f32>(c.head_dim)), .head_dim = c.head_dim,
+  add(program, kernels::CachedAttention{.q = rotated,
+                                        .keys = layer.keys,
+                                        .values = layer.values,
+                                        .out = attended,
+                                        .tokens = n,
+                                        .heads = c.heads,
+                                        .heads_per_kv = c.heads / c.kv_heads,
+                                        .capacity = capacity_,
+                                        .first = 0u,
+                                        .scale = 1.0f / std::sqrt(static_cast<f32>(c.head_dim)),
+                                        .head_dim = c.head_dim,
                                         .block_queries = n == 1 ? 1 : block_queries});
   add_product(program, layer.attn_output, attended, middle, &hidden, n, false);
 
   norm(middle, layer.ffn_norm);
   add_product(program, layer.gate_up, normed, part(gate_up_, u64{n} * 2 * c.feed_forward), nullptr, n);
   if (layer.gate_up.size() == 1) {
-    add(program, kernels::SwigluRows{.x = part(gate_up_, u64{n} * 2 * c.feed_forward), .y = gated, .n = c.feed_forward});
+    add(program,
+        kernels::SwigluRows{.x = part(gate_up_, u64{n} * 2 * c.feed_forward), .y = gated, .n = c.feed_forward});
   } else {
     const u64 half = u64{n} * c.feed_forward;
-    add(program,
-        kernels::Gated<f32>{.gate = part(gate_up_, half), .up = part(gate_up_, half, half), .out = gated, .kind = kernels::Gate::swiglu});
+    add(program, kernels::Gated<f32>{.gate = part(gate_up_, half),
+                                     .up = part(gate_up_, half, half),
+                                     .out = gated,
+                                     .kind = kernels::Gate::swiglu});
   }
   add_product(program, layer.down, gated, hidden, &middle, n, false);
 }
@@ -214,12 +243,19 @@ void Model::add_layer(Program& program, const Layer& layer, u32 n) const {
 Model::Program Model::program_for(u32 n) const {
   const LlamaConfig& c = config_;
   Program program;
-  add(program, kernels::GgufEmbedding{.table = embedding_.packed, .ids = part(ids_, n), .out = part(hidden_, u64{n} * c.width),
-                                      .rows = embedding_.rows, .cols = embedding_.cols, .codec = embedding_.codec});
+  add(program, kernels::GgufEmbedding{.table = embedding_.packed,
+                                      .ids = part(ids_, n),
+                                      .out = part(hidden_, u64{n} * c.width),
+                                      .rows = embedding_.rows,
+                                      .cols = embedding_.cols,
+                                      .codec = embedding_.codec});
   for (const Layer& layer : layers_) add_layer(program, layer, n);
   const auto last = part(normed_, c.width);
-  add(program, kernels::RmsNorm<f32>{.x = part(hidden_, c.width, u64{n - 1} * c.width), .weight = output_norm_, .y = last,
-                                     .n = c.width, .eps = c.norm_epsilon});
+  add(program, kernels::RmsNorm<f32>{.x = part(hidden_, c.width, u64{n - 1} * c.width),
+                                     .weight = output_norm_,
+                                     .y = last,
+                                     .n = c.width,
+                                     .eps = c.norm_epsilon});
   add_product(program, own_head_ ? *own_head_ : embedding_, last, part(logits_, c.vocabulary), nullptr, 1, false);
   return program;
 }

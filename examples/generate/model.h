@@ -1,5 +1,5 @@
-// A llama model on a device: its weights, its cache of keys and values, and the launches that feed it tokens. Everything
-// that depends on a token is computed by Iron kernels.
+// A llama model on a device: its weights, its cache of keys and values, and the launches that feed it tokens.
+// Everything that depends on a token is computed by Iron kernels.
 #pragma once
 
 #include <map>
@@ -21,8 +21,8 @@ struct Sampling {
   u64 seed = 0;
 };
 
-/// Errors: MODEL01 a matrix has a format without kernels; MODEL02 the context is full; MODEL03 sizes that the kernels do
-/// not take; MODEL04 a token or sampling option out of range; those of the device.
+/// Errors: MODEL01 a matrix has a format without kernels; MODEL02 the context is full; MODEL03 sizes that the kernels
+/// do not take; MODEL04 a token or sampling option out of range; those of the device.
 class Model {
  public:
   /// Makes the packed copy of the weights on the device. `context` is the most tokens it can hold; 0 is the file's own.

@@ -61,8 +61,7 @@ void CachedAttention::operator()() const {
     for (auto d : range(0, dim, unroll))
       for (u32 u = 0; u < unroll; ++u) {
         const Val<f32> key = keys[key_base + (d + u) * dim];
-        for (u32 i = 0; i < queries; ++i)
-          score[i] = fma(q[(token[i] * heads + head) * dim + (d + u)], key, score[i]);
+        for (u32 i = 0; i < queries; ++i) score[i] = fma(q[(token[i] * heads + head) * dim + (d + u)], key, score[i]);
       }
     const Val<Index> position = chunk * dim + thread;
     for (u32 i = 0; i < queries; ++i) {
@@ -124,7 +123,8 @@ struct CacheShape {
 // Rotation by angles of an own table, so that a wrong row or sign shows; cache cells not written must keep their value.
 Case stored(Gen& g, const CacheShape& s, std::string_view judged) {
   const u32 stride = (s.heads + 2 * s.kv_heads) * dim, q_cells = s.heads * dim, kv_cells = s.kv_heads * dim;
-  const auto q = g.values<f32>(s.tokens, stride), k = g.values<f32>(s.tokens, stride), v = g.values<f32>(s.tokens, stride);
+  const auto q = g.values<f32>(s.tokens, stride), k = g.values<f32>(s.tokens, stride),
+             v = g.values<f32>(s.tokens, stride);
   const auto table = g.uniform<f32>(-1.0, 1.0, s.capacity, dim);
   const auto q_out = g.output<f32>(s.tokens, q_cells);
   const auto keys = g.values<f32>(s.kv_heads, s.capacity, dim), values = g.values<f32>(s.kv_heads, s.capacity, dim);
@@ -150,9 +150,21 @@ Case stored(Gen& g, const CacheShape& s, std::string_view judged) {
     }
   }
   (void)kv_cells;
-  Case c{RopeToCache{.q = q, .k = k, .v = v, .table = table, .q_out = q_out, .keys = keys, .values = values,
-                     .tokens = s.tokens, .heads = s.heads, .kv_heads = s.kv_heads, .q_stride = stride,
-                     .kv_stride = stride, .capacity = s.capacity, .first = s.first, .head_dim = dim}};
+  Case c{RopeToCache{.q = q,
+                     .k = k,
+                     .v = v,
+                     .table = table,
+                     .q_out = q_out,
+                     .keys = keys,
+                     .values = values,
+                     .tokens = s.tokens,
+                     .heads = s.heads,
+                     .kv_heads = s.kv_heads,
+                     .q_stride = stride,
+                     .kv_stride = stride,
+                     .capacity = s.capacity,
+                     .first = s.first,
+                     .head_dim = dim}};
   return c.expect(judged, judged == "q_out" ? want_q : judged == "keys" ? want_k : want_v);
 }
 
@@ -180,9 +192,18 @@ Case attended(Gen& g, const CacheShape& s, u32 block_queries) {
         want.push_back(sum / total);
       }
     }
-  Case c{CachedAttention{.q = q, .keys = keys, .values = values, .out = out, .tokens = s.tokens, .heads = s.heads,
-                         .heads_per_kv = group, .capacity = s.capacity, .first = s.first, .scale = scale,
-                         .head_dim = dim, .block_queries = block_queries}};
+  Case c{CachedAttention{.q = q,
+                         .keys = keys,
+                         .values = values,
+                         .out = out,
+                         .tokens = s.tokens,
+                         .heads = s.heads,
+                         .heads_per_kv = group,
+                         .capacity = s.capacity,
+                         .first = s.first,
+                         .scale = scale,
+                         .head_dim = dim,
+                         .block_queries = block_queries}};
   return c.expect("out", want).computes(4.0 * dim * s.heads * s.tokens * (s.first + s.tokens / 2.0));
 }
 }  // namespace
@@ -207,12 +228,14 @@ void register_cached_attention(Registry& r) {
     k.doc("Causal attention with grouped queries over a cache, softmax online over chunks of head_dim keys.");
     constexpr auto limit = tolerance(1e-5, 0, 0);
     k.test("one key", limit, [=]<class T>(Gen& g) { return attended(g, {1, 2, 1, 64, 0}, block); });
-    k.test("three chunks, grouped heads", limit, [=]<class T>(Gen& g) { return attended(g, {1, 4, 2, 192, 133}, block); });
+    k.test("three chunks, grouped heads", limit,
+           [=]<class T>(Gen& g) { return attended(g, {1, 4, 2, 192, 133}, block); });
     k.test("several queries", limit, [=]<class T>(Gen& g) { return attended(g, {6, 2, 2, 128, 61}, block); });
     if (block == 1)
       k.bench("9 heads, 1024 keys", [=]<class T>(Gen& g) { return attended(g, {1, 9, 3, 1024, 1023}, block); });
     else
-      k.bench("64 queries, 9 heads, 512 keys", [=]<class T>(Gen& g) { return attended(g, {64, 9, 3, 512, 448}, block); });
+      k.bench("64 queries, 9 heads, 512 keys",
+              [=]<class T>(Gen& g) { return attended(g, {64, 9, 3, 512, 448}, block); });
   }
 }
 

@@ -1,8 +1,8 @@
 // Causal attention over a cache of keys and values, for one new token or many, and the writer of that cache.
 //
 // The cache of one layer, D = head_dim, capacity a multiple of D:
-//   keys    [kv heads][capacity / D][D dimensions][D keys]      so that a lane is a key and scores need no horizontal sum
-//   values  [kv heads][capacity][D dimensions]                  so that a lane is a dimension
+//   keys    [kv heads][capacity / D][D dimensions][D keys]      so that a lane is a key and scores need no horizontal
+//   sum values  [kv heads][capacity][D dimensions]                  so that a lane is a dimension
 // Both are filled with zeros before use: a chunk of D keys is read whole.
 #pragma once
 
@@ -35,10 +35,9 @@ struct RopeTable {
   }
 };
 
-/// Turns the neighbours (2i, 2i + 1) of every head of q and k by the row of RopeTable of their position, and stores q to
-/// q_out and k and v to the cache.
-/// q: [tokens, heads, D], k, v: [tokens, kv_heads, D], with `stride` elements from token to token; q_out: dense.
-/// Token t has position first + t; first + tokens <= capacity.
+/// Turns the neighbours (2i, 2i + 1) of every head of q and k by the row of RopeTable of their position, and stores q
+/// to q_out and k and v to the cache. q: [tokens, heads, D], k, v: [tokens, kv_heads, D], with `stride` elements from
+/// token to token; q_out: dense. Token t has position first + t; first + tokens <= capacity.
 struct RopeToCache {
   static constexpr Mode mode = Mode::Threadgroup;
   static constexpr std::string_view name = "rope_to_cache";
