@@ -7,5 +7,7 @@ namespace iron::kernels {
 
 // One declaration a file of kernels/<family>/.
 void register_rms_norm(Registry& r);
+// gemm
+void register_steel_gemm(Registry& r);
 
 }  // namespace iron::kernels

@@ -35,6 +35,8 @@ template <class A, class B> inline constexpr bool compatible = std::same_as<A, B
 }  // namespace detail
 
 namespace detail {
+// Its name is the message where a bool value meets a host condition.
+template <class T> concept d28_no_truth_on_the_host_use_if_or_select = !std::same_as<T, bool>;
 // A type that waits for T: the classes of bool and Index operands are complete only further down.
 template <class R, class> struct Later { using type = R; };
 }  // namespace detail
@@ -48,7 +50,8 @@ struct Operand {
   using UseIndex = Use<typename detail::Later<Index, T>::type>;
   using UseI32 = Use<typename detail::Later<i32, T>::type>;
 
-  template <class X = void> explicit operator bool() const {
+  // Not for T = bool, where it would compete with the recorded && and ||.
+  template <class X = void> explicit operator bool() const requires(detail::d28_no_truth_on_the_host_use_if_or_select<T>) {
     static_assert(detail::always_false<X>, "iron D28: a device value has no truth on the host: use if_(...), select(...) or range(...)");
     return false;
   }
