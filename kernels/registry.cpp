@@ -8,6 +8,20 @@ const Registry& standard_library() {
     kernels::register_rms_norm(r);
     // gemm
     kernels::register_steel_gemm(r);
+    kernels::register_segmented_gemm(r);
+    kernels::register_masked_gemm(r);
+    kernels::register_gather_gemm(r);
+    kernels::register_split_k_gemm(r);
+    kernels::register_fused_gemm(r);
+    kernels::register_gemv(r);
+    // quant, moe
+    kernels::register_affine(r);
+    kernels::register_qmv(r);
+    kernels::register_qvm(r);
+    kernels::register_qmm_tile(r);
+    kernels::register_moe_gather_qmm(r);
+    kernels::register_moe_router(r);
+    kernels::register_moe_gather_qmm_tile(r);
     return r;
   }();
   return registry;

@@ -45,7 +45,7 @@ struct Gemm {
 
   void operator()() const {
     const auto r0 = threadgroup_id(Axis::y) * spec.bm, n0 = threadgroup_id(Axis::x) * spec.bn;
-    GemmTile<T> tile(spec);
+    GemmTile<T> tile(spec, true);
     tile.sum.zero();
     tile.multiply(
         0, k, [&](auto r, auto at, auto inside) { return input.load_or(inside && r0 + r < rows, (r0 + r) * k + at, T{}); },
@@ -66,5 +66,10 @@ std::vector<GemmChoice> steel_gemm_members();
 /// The blocking for C[M, N] += A[M, K] * B[K, N]: the largest tile that wastes least on the edges and still gives every
 /// one of `cores` a threadgroup. LIB03 for a zero dimension.
 GemmChoice steel_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 cores = 1);
+
+/// The blocking for a CPU with that many worker threads: one simdgroup a threadgroup, blocks as large as the second
+/// cache level bears, rows near an even share of M and a multiple of 6 (the register block's rows), and at least two
+/// threadgroups a worker where the shape allows it. LIB03 for a zero dimension.
+GemmSpec cpu_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 workers = 1);
 
 }  // namespace iron::kernels

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gemm/oracle.h"
 #include "iron/library.h"
 #include "registry.h"
@@ -18,11 +20,33 @@ std::vector<GemmChoice> steel_gemm_members() {
           member(32, 64, 1, 2), member(32, 32, 2, 2), member(32, 32, 1, 2)};
 }
 
-GemmChoice steel_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 cores) {
+namespace {
+constexpr u32 up(u32 size, u32 block) { return (size + block - 1) / block; }
+void check_product(u32 m, u32 n, u32 k) {
   if (m == 0 || n == 0 || k == 0)
     throw Error("LIB03", fmt::format("a product of {} x {} by {} x {} is empty", m, k, k, n),
                 "give every dimension at least 1, or skip the launch");
-  const auto up = [](u32 size, u32 block) { return (size + block - 1) / block; };
+}
+constexpr GemmSpec cpu_spec(DType dtype) {
+  return {.bm = 516, .bn = 512, .bk = dtype == DType::f32 ? 256u : 512u, .simdgroups = 1, .pad = 0};
+}
+}  // namespace
+
+GemmSpec cpu_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 workers) {
+  check_product(m, n, k);
+  GemmSpec s = cpu_spec(dtype);
+  constexpr u32 register_rows = 6, vector = 16;
+  const auto even = [](u32 size, u32 parts, u32 multiple) { return up(up(size, parts), multiple) * multiple; };
+  s.bn = std::min(s.bn, up(n, vector) * vector);
+  u32 parts = up(m, s.bm);
+  s.bm = even(m, parts, register_rows);
+  while (u64{up(m, s.bm)} * up(n, s.bn) < 2 * u64{workers} && s.bm > register_rows) s.bm = even(m, ++parts, register_rows);
+  s.bk = std::min(s.bk, up(k, vector) * vector);
+  return s;
+}
+
+GemmChoice steel_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 cores) {
+  check_product(m, n, k);
   const auto members = steel_gemm_members();
   const GemmChoice* best = nullptr;
   f64 best_cost = 0;
@@ -81,6 +105,17 @@ void register_steel_gemm(Registry& r) {
     k.test("one row, one term", gemm_limit, [spec]<class T>(Gen& g) { return product<T>(g, 1, 7, 1, spec); });
     k.bench("512 x 512 x 512", [spec]<class T>(Gen& g) { return large<T>(g, 512, spec); });
   }
+  auto cpu = r.kernel<SteelGemm>("gemm_cpu", "gemm", dtypes<f32, f16, bf16>,
+                                 []<class T>(SteelGemm<T>& g) { g.spec = cpu_spec(dtype_of<T>); });
+  cpu.doc("C[M,N] = A[M,K] * B[K,N] in blocks for a CPU core's second cache level; cpu_gemm_for fits them to a shape.");
+  cpu.determinism("bitwise in software; a device's matrix unit sums in its own order");
+  cpu.test("blocks fitted to two workers", gemm_limit,
+           []<class T>(Gen& g) { return product<T>(g, 50, 21, 33, cpu_gemm_for(50, 21, 33, dtype_of<T>, 2)); });
+  cpu.test("two blocks of columns and of depth", gemm_limit, []<class T>(Gen& g) {
+    return product<T>(g, 13, 35, 37, {.bm = 12, .bn = 32, .bk = 16, .simdgroups = 1, .pad = 0});
+  });
+  cpu.bench("1024 x 1024 x 1024", []<class T>(Gen& g) { return large<T>(g, 1024, cpu_spec(dtype_of<T>)); });
+
   auto k = r.kernel<Gemm>("gemm", "gemm", dtypes<f32, f16, bf16>);
   k.doc("out[R,N] = input[R,K] * weight[N,K]^T: a threadgroup of 1024 threads a 32 x 32 block.");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");

@@ -294,6 +294,21 @@ TEST(Record, LogicalOperatorsAreRecorded) {
   EXPECT_NE(t.find(" = or "), std::string::npos) << t;
 }
 
+struct SameType {
+  static constexpr Mode mode = Mode::Threadgroup;
+  In<f32> x;
+  Out<f32> y;
+  void operator()() const {
+    const auto v = x[0];
+    const auto total = threadgroup_sum(v);
+    if_(thread_id() == 0) { y[0] = cast<f32>(total); }
+  }
+};
+TEST(Record, ConversionsToTheSameTypeKeepTheName) {
+  EXPECT_EQ(refusal(unbound<SameType>()), "accepted");
+  EXPECT_EQ(body(unbound<SameType>()).find("cast"), std::string::npos);
+}
+
 struct Product {
   static constexpr Mode mode = Mode::Threadgroup;
   In<f16> a;

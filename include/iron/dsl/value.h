@@ -242,12 +242,15 @@ class [[nodiscard]] Val : public Operand<T> {
   Val(Elem<T>&& e, detail::Loc l = detail::Loc::here()) : Val(Use<T>(std::move(e), l)) {}  // NOLINT(google-explicit-constructor)
   Val(const Var<T>& v, detail::Loc l = detail::Loc::here()) : Val(Use<T>(v, l)) {}         // NOLINT(google-explicit-constructor)
   Val(const Scalar<T>& s, detail::Loc l = detail::Loc::here()) : Val(Use<T>(s, l)) {}      // NOLINT(google-explicit-constructor)
-  Val(Use<T> u) : id_(u.arg.id) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
+  Val(Use<T> u) : id_(u.arg.id), named_(!u.arg.unnamed) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
   Val& operator=(const Val&) = delete;
   detail::Id id() const { return id_; }
+  /// Stands for a value that has a name: its place in the order is written (R8).
+  bool named() const { return named_; }
 
  private:
   detail::Id id_;
+  bool named_ = false;
 };
 template <class T> Val(Elem<T>) -> Val<T>;
 template <class T> Val(const Var<T>&) -> Val<T>;
@@ -260,7 +263,7 @@ struct Use {
   detail::Loc loc;
 
   Use(const Val<T>& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), false}, loc(l) {}  // NOLINT(google-explicit-constructor)
-  Use(Val<T>&& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), true}, loc(l) {}        // NOLINT(google-explicit-constructor)
+  Use(Val<T>&& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), !v.named()}, loc(l) {}        // NOLINT(google-explicit-constructor)
   Use(const Var<T>& v, detail::Loc l = detail::Loc::here());                                // NOLINT(google-explicit-constructor)
   Use(const Scalar<T>& s, detail::Loc l = detail::Loc::here());                             // NOLINT(google-explicit-constructor)
   Use(Elem<T>&& e, detail::Loc l = detail::Loc::here());                                    // NOLINT(google-explicit-constructor)
@@ -351,7 +354,7 @@ class Vars {
 template <DeviceType To, DeviceValue V>
 Val<To> cast(V&& v, detail::Loc loc = detail::Loc::here()) {
   const Use<device_type_of<V>> u(std::forward<V>(v), loc);
-  if constexpr (std::same_as<To, device_type_of<V>>) return Val<To>(u.arg.id, loc);
+  if constexpr (std::same_as<To, device_type_of<V>>) return Val<To>(u);
   else return Val<To>(detail::emit(detail::Opcode::Cast, loc, {u.arg}, 0, ir::Type::value(dtype_of<To>)), loc);
 }
 /// The same bits as another type of that size.
