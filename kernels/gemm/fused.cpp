@@ -44,8 +44,16 @@ Case fused(Gen& g, u32 m, u32 n, u32 k) {
   const f32 alpha = -0.5f, beta = 1.25f;
   auto expected = gemm_oracle(a, b, m, n, k);
   for (u64 i = 0; i < expected.size(); ++i) expected[i] = f64{alpha} * expected[i] + f64{beta} * addend.at(i);
-  return Case{SteelGemmFused<T>{.a = a, .b = b, .addend = addend, .c = c, .m = m, .n = n, .k = k, .alpha = alpha,
-                                .beta = beta, .spec = {.bm = 32, .bn = 32, .bk = 32}}}
+  return Case{SteelGemmFused<T>{.a = a,
+                                .b = b,
+                                .addend = addend,
+                                .c = c,
+                                .m = m,
+                                .n = n,
+                                .k = k,
+                                .alpha = alpha,
+                                .beta = beta,
+                                .spec = {.bm = 32, .bn = 32, .bk = 32}}}
       .expect("c", std::move(expected))
       .computes(2.0 * m * n * k);
 }

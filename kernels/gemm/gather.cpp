@@ -57,17 +57,25 @@ Case gathered(Gen& g, u32 m, u32 n, u32 k, u32 a_rows, u32 blocks, bool invalid,
       if (row >= a_rows || col >= b_cols) continue;
       for (u64 t = 0; t < k; ++t) expected[i * n + j] += a.at(row * k + t) * b.at(t * b_cols + col);
     }
-  return Case{SteelGemmGather<T>{.a = a, .b = b, .lhs_indices = lhs, .rhs_indices = rhs, .c = c, .m = m, .n = n, .k = k,
-                                 .a_rows = a_rows, .b_cols = b_cols, .spec = spec}}
+  return Case{SteelGemmGather<T>{.a = a,
+                                 .b = b,
+                                 .lhs_indices = lhs,
+                                 .rhs_indices = rhs,
+                                 .c = c,
+                                 .m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .a_rows = a_rows,
+                                 .b_cols = b_cols,
+                                 .spec = spec}}
       .expect("c", std::move(expected));
 }
 void add(Registry& r, const std::string& name, GemmSpec spec) {
   auto k = r.kernel<SteelGemmGather>(name, "gemm", dtypes<f32, f16, bf16>, [spec](auto& g) { g.spec = spec; });
   k.doc("C[m] = A[lhs_indices[m]] * B, column blocks of B by rhs_indices; an index outside its matrix gives zeros.");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
-  k.test("ragged, ids outside, ragged last block", gemm_limit, [spec]<class T>(Gen& g) {
-    return gathered<T>(g, spec.bm + 2, 2 * spec.bn + 5, 21, 29, 5, true, spec);
-  });
+  k.test("ragged, ids outside, ragged last block", gemm_limit,
+         [spec]<class T>(Gen& g) { return gathered<T>(g, spec.bm + 2, 2 * spec.bn + 5, 21, 29, 5, true, spec); });
   k.bench("512 x 512 x 512 of 2048 rows",
           [spec]<class T>(Gen& g) { return gathered<T>(g, 512, 512, 512, 2048, 16, false, spec); });
 }

@@ -48,8 +48,11 @@ struct Gemm {
     GemmTile<T> tile(spec, true);
     tile.sum.zero();
     tile.multiply(
-        0, k, [&](auto r, auto at, auto inside) { return input.load_or(inside && r0 + r < rows, (r0 + r) * k + at, T{}); },
-        [&](auto at, auto col, auto inside) { return weight.load_or(inside && n0 + col < n, (n0 + col) * k + at, T{}); });
+        0, k,
+        [&](auto r, auto at, auto inside) { return input.load_or(inside && r0 + r < rows, (r0 + r) * k + at, T{}); },
+        [&](auto at, auto col, auto inside) {
+          return weight.load_or(inside && n0 + col < n, (n0 + col) * k + at, T{});
+        });
     tile.sum.store(Block(out, r0 * n + n0, n), valid(rows, r0, spec.bm), valid(n, n0, spec.bn));
   }
 };

@@ -27,12 +27,13 @@ struct SteelGemmMasked {
     GemmTile<T> tile(spec);
     tile.sum.zero();
     if_(out_mask[tile_row * threadgroups(Axis::x) + tile_col] != 0) {
-      for (auto block : range(ceil_div(k, spec.bk)))
-        if_(op_mask[block] != 0) {
+      for (auto block : range(ceil_div(k, spec.bk))) if_(op_mask[block] != 0) {
           tile.step(
               block * spec.bk, k,
               [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
-              [&](auto at, auto col, auto inside) { return b.load_or(inside && n0 + col < n, at * n + n0 + col, T{}); });
+              [&](auto at, auto col, auto inside) {
+                return b.load_or(inside && n0 + col < n, at * n + n0 + col, T{});
+              });
         }
     }
     tile.sum.store(Block(c, m0 * n + n0, n), valid(m, m0, spec.bm), valid(n, n0, spec.bn));
@@ -54,8 +55,9 @@ Case masked(Gen& g, u32 m, u32 n, u32 k, GemmSpec spec) {
       for (u64 t = 0; t < k; ++t)
         if (op_mask[t / spec.bk]) expected[i * n + j] += a.at(i * k + t) * b.at(t * n + j);
     }
-  return Case{SteelGemmMasked<T>{
-                  .a = a, .b = b, .out_mask = out_mask, .op_mask = op_mask, .c = c, .m = m, .n = n, .k = k, .spec = spec}}
+  return Case{
+      SteelGemmMasked<T>{
+          .a = a, .b = b, .out_mask = out_mask, .op_mask = op_mask, .c = c, .m = m, .n = n, .k = k, .spec = spec}}
       .expect("c", std::move(expected));
 }
 }  // namespace
@@ -65,7 +67,9 @@ void register_masked_gemm(Registry& r) {
     const GemmSpec spec{.bm = size, .bn = size};
     const auto name = "steel_gemm_masked_" + std::to_string(size) + "x" + std::to_string(size);
     auto k = r.kernel<SteelGemmMasked>(name, "gemm", dtypes<f32, f16, bf16>, [spec](auto& g) { g.spec = spec; });
-    k.doc("C = A * B with block masks: out_mask a bm x bn block of C (0: zeros), op_mask a block of 16 terms (0: skipped).");
+    k.doc(
+        "C = A * B with block masks: out_mask a bm x bn block of C (0: zeros), op_mask a block of 16 terms (0: "
+        "skipped).");
     k.determinism("bitwise in software; a device's matrix unit sums in its own order");
     k.test("ragged, some blocks left out", gemm_limit,
            [spec]<class T>(Gen& g) { return masked<T>(g, spec.bm + 3, 2 * spec.bn + 1, 53, spec); });

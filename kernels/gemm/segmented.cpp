@@ -28,7 +28,8 @@ struct SteelGemmSegmented {
     GemmTile<T> tile(spec);
     tile.sum.zero();
     tile.multiply(
-        from, end, [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
+        from, end,
+        [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
         [&](auto at, auto col, auto inside) { return b.load_or(inside && n0 + col < n, at * n + n0 + col, T{}); });
     tile.sum.store(Block(c, (segment * m + m0) * n + n0, n), valid(m, m0, spec.bm), valid(n, n0, spec.bn));
   }

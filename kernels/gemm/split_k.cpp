@@ -29,7 +29,8 @@ struct SteelGemmSplitK {
     GemmTile<T> tile(spec);
     tile.sum.zero();
     tile.multiply(
-        from, end, [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
+        from, end,
+        [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
         [&](auto at, auto col, auto inside) { return b.load_or(inside && n0 + col < n, at * n + n0 + col, T{}); });
     tile.sum.store(Block(partials, (split * m + m0) * n + n0, n), valid(m, m0, spec.bm), valid(n, n0, spec.bn));
   }
@@ -80,7 +81,8 @@ Case split(Gen& g, u32 m, u32 n, u32 k, u32 splits, GemmSpec spec) {
   for (u64 t = 0; t < k; ++t)
     for (u64 i = 0; i < m; ++i)
       for (u64 j = 0; j < n; ++j) expected[(t / part * m + i) * n + j] += a.at(i * k + t) * b.at(t * n + j);
-  return Case{SteelGemmSplitK<T>{.a = a, .b = b, .partials = partials, .m = m, .n = n, .k = k, .splits = splits, .spec = spec}}
+  return Case{
+      SteelGemmSplitK<T>{.a = a, .b = b, .partials = partials, .m = m, .n = n, .k = k, .splits = splits, .spec = spec}}
       .expect("partials", std::move(expected));
 }
 // Both steps, against the whole product.
@@ -89,7 +91,8 @@ Case whole(Gen& g, u32 m, u32 n, u32 k, u32 splits, GemmSpec spec) {
   const auto a = g.values<T>(m, k), b = g.values<T>(k, n);
   const auto partials = g.output<f32>(splits, m, n);
   const auto c = g.output<T>(m, n);
-  return Case{SteelGemmSplitK<T>{.a = a, .b = b, .partials = partials, .m = m, .n = n, .k = k, .splits = splits, .spec = spec}}
+  return Case{
+      SteelGemmSplitK<T>{.a = a, .b = b, .partials = partials, .m = m, .n = n, .k = k, .splits = splits, .spec = spec}}
       .then(SplitKAccum<T>{.partials = partials, .c = c, .splits = splits})
       .expect("c", gemm_oracle(a, b, m, n, k))
       .computes(2.0 * m * n * k);
@@ -121,7 +124,8 @@ void add_split(Registry& r, const std::string& name, GemmSpec spec) {
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
   k.test("parts of unequal length", gemm_limit,
          [spec]<class T>(Gen& g) { return split<T>(g, spec.bm + 1, 35, 5 * spec.bk - 3, 2, spec); });
-  k.test("more splits than blocks", gemm_limit, [spec]<class T>(Gen& g) { return split<T>(g, 9, 7, 2 * spec.bk, 3, spec); });
+  k.test("more splits than blocks", gemm_limit,
+         [spec]<class T>(Gen& g) { return split<T>(g, 9, 7, 2 * spec.bk, 3, spec); });
   k.test("with its accumulation", gemm_limit,
          [spec]<class T>(Gen& g) { return whole<T>(g, 33, 34, 3 * spec.bk + 1, 3, spec); });
   k.bench("64 x 64 x 16384, 16 splits", [spec]<class T>(Gen& g) { return whole<T>(g, 64, 64, 16384, 16, spec); });

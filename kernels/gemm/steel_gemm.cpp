@@ -40,7 +40,8 @@ GemmSpec cpu_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 workers) {
   s.bn = std::min(s.bn, up(n, vector) * vector);
   u32 parts = up(m, s.bm);
   s.bm = even(m, parts, register_rows);
-  while (u64{up(m, s.bm)} * up(n, s.bn) < 2 * u64{workers} && s.bm > register_rows) s.bm = even(m, ++parts, register_rows);
+  while (u64{up(m, s.bm)} * up(n, s.bn) < 2 * u64{workers} && s.bm > register_rows)
+    s.bm = even(m, ++parts, register_rows);
   s.bk = std::min(s.bk, up(k, vector) * vector);
   return s;
 }

@@ -32,8 +32,8 @@ template <class T>
 Case warp_rows(Gen& g, u32 m, u32 k) {
   const auto mat = g.values<T>(m, k), vec = g.values<T>(k);
   const auto out = g.output<T>(m);
-  return Case{GemvWarpRows<T>{.mat = mat, .vec = vec, .out = out, .m = m, .k = k}}.expect(
-      "out", oracle<T>(mat, vec, nullptr));
+  return Case{GemvWarpRows<T>{.mat = mat, .vec = vec, .out = out, .m = m, .k = k}}.expect("out",
+                                                                                          oracle<T>(mat, vec, nullptr));
 }
 constexpr auto limit = tolerance(1e-4, 1e-2, 5e-2);
 }  // namespace

@@ -39,7 +39,9 @@ struct MoeGatherQmm {
       for (u32 r = 0; r < spec.rows; ++r)
         for (u32 v = 0; v < spec.vectors; ++v) {
           const auto total = simd_sum(sums[r * spec.vectors + v]);
-          if_(lane_id() == 0 && n0 + r < columns && first + v < end) { out[(first + v) * columns + n0 + r] = cast<T>(total); }
+          if_(lane_id() == 0 && n0 + r < columns && first + v < end) {
+            out[(first + v) * columns + n0 + r] = cast<T>(total);
+          }
         }
     }
   }
@@ -59,8 +61,16 @@ Case experts(Gen& g, std::vector<u32> offsets, u32 n, u32 k, QmvSpec spec) {
     for (u64 r = offsets[e]; r < offsets[e + 1]; ++r)
       for (u64 o = 0; o < n; ++o)
         for (u64 i = 0; i < k; ++i) expected[r * n + o] += w.values[(e * n + o) * k + i] * x.at(r * k + i);
-  return Case{MoeGatherQmm<T>{.w = w.words, .scales = w.scales, .biases = w.biases, .x = x, .expert_offsets = ends,
-                              .out = out, .rows = rows, .n = n, .k = k, .spec = spec}}
+  return Case{MoeGatherQmm<T>{.w = w.words,
+                              .scales = w.scales,
+                              .biases = w.biases,
+                              .x = x,
+                              .expert_offsets = ends,
+                              .out = out,
+                              .rows = rows,
+                              .n = n,
+                              .k = k,
+                              .spec = spec}}
       .expect("out", std::move(expected))
       .computes(2.0 * rows * n * k);
 }
@@ -74,9 +84,8 @@ void add(Registry& r, const std::string& name, QmvSpec spec) {
     const u32 v = spec.vectors;
     return experts<T>(g, {0, 0, 1, 1, 1 + v, 3 + v, 3 + v}, spec.rows_a_group() + 1, 2 * group, spec);
   });
-  k.bench("256 rows, 8 experts of 1024 x 1024", [=]<class T>(Gen& g) {
-    return experts<T>(g, {0, 32, 64, 64, 100, 160, 200, 220, 256}, 1024, 1024, spec);
-  });
+  k.bench("256 rows, 8 experts of 1024 x 1024",
+          [=]<class T>(Gen& g) { return experts<T>(g, {0, 32, 64, 64, 100, 160, 200, 220, 256}, 1024, 1024, spec); });
 }
 }  // namespace
 
@@ -84,7 +93,9 @@ void register_moe_gather_qmm(Registry& r) {
   const auto spec = [](u32 bits, u32 vectors) {
     const bool straddles = 32 % bits != 0;
     return QmvSpec{.format = {.bits = bits, .group = straddles ? 32u : 64u},
-                   .per_lane = straddles ? 32u : bits == 8 ? 4u : 8u,
+                   .per_lane = straddles   ? 32u
+                               : bits == 8 ? 4u
+                                           : 8u,
                    .rows = vectors > 1 ? 1u : 4u,
                    .simdgroups = 2,
                    .vectors = vectors};

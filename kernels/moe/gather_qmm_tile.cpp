@@ -38,7 +38,9 @@ struct MoeGatherQmmTile {
           const auto expert = min(Val<Index>(id), Val<Index>(experts) - 1);
           tile.multiply(
               0, depth,
-              [&](auto r, auto at, auto inside) { return x.load_or(inside && m0 + r < rows, (m0 + r) * depth + at, T{}); },
+              [&](auto r, auto at, auto inside) {
+                return x.load_or(inside && m0 + r < rows, (m0 + r) * depth + at, T{});
+              },
               [&](auto at, auto col, auto inside) {
                 const auto row = expert * columns + min(n0 + col, columns - 1), term = min(at, depth - 1);
                 const auto group = row * (depth / format.group) + term / format.group;
@@ -69,13 +71,24 @@ Case experts(Gen& g, std::vector<u32> ids, u32 count, u32 n, u32 k, AffineFormat
   for (u64 r = 0; r < m; ++r)
     for (u64 o = 0; o < n && ids[r] < count; ++o)
       for (u64 i = 0; i < k; ++i) expected[r * n + o] += w.values[(u64{ids[r]} * n + o) * k + i] * x.at(r * k + i);
-  return Case{MoeGatherQmmTile<T>{.w = w.words, .scales = w.scales, .biases = w.biases, .x = x, .indices = indices,
-                                  .out = out, .m = m, .n = n, .k = k, .experts = count, .format = f, .spec = spec}}
+  return Case{MoeGatherQmmTile<T>{.w = w.words,
+                                  .scales = w.scales,
+                                  .biases = w.biases,
+                                  .x = x,
+                                  .indices = indices,
+                                  .out = out,
+                                  .m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .experts = count,
+                                  .format = f,
+                                  .spec = spec}}
       .expect("out", std::move(expected))
       .computes(2.0 * m * n * k);
 }
 void add(Registry& r, const std::string& name, AffineFormat f, GemmSpec spec) {
-  auto k = r.kernel<MoeGatherQmmTile>(name, "moe", dtypes<f32, f16, bf16>, [f, spec](auto& q) { q.format = f, q.spec = spec; });
+  auto k = r.kernel<MoeGatherQmmTile>(name, "moe", dtypes<f32, f16, bf16>,
+                                      [f, spec](auto& q) { q.format = f, q.spec = spec; });
   k.doc("x [M,K] times the int" + std::to_string(f.bits) + " weights [E,N,K] of the expert indices[m], in tiles of " +
         std::to_string(spec.bm) + " rows that walk runs of one expert; zeros for an id that is no expert.");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");

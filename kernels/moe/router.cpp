@@ -126,7 +126,8 @@ namespace {
 template <class T>
 Case choose(Gen& g, u32 rows, u32 experts, u32 k, bool norm, bool ties) {
   // A few distinct values make ties; else every logit is its own.
-  auto logits = ties ? g.from<T>([&](u64 i) { return T(static_cast<f32>((i * 7 + i / experts) % 5) * 0.5f - 1.0f); }, rows, experts)
+  auto logits = ties ? g.from<T>([&](u64 i) { return T(static_cast<f32>((i * 7 + i / experts) % 5) * 0.5f - 1.0f); },
+                                 rows, experts)
                      : g.values<T>(rows, experts);
   const auto idx = g.output<u32>(rows, k);
   const auto w = g.output<f32>(rows, k);
@@ -162,7 +163,8 @@ template <class T>
 Case unpermuted(Gen& g, u32 rows, u32 k, u32 h) {
   const u32 slots = rows * k;
   const auto y = g.values<T>(slots, h);
-  const auto inv = g.from<u32>([&](u64 i) { return i == 2 ? 0xffffffffu : static_cast<u32>((i * 5 + 1) % slots); }, slots);
+  const auto inv =
+      g.from<u32>([&](u64 i) { return i == 2 ? 0xffffffffu : static_cast<u32>((i * 5 + 1) % slots); }, slots);
   const auto w = g.uniform<f32>(0.0, 1.0, rows, k);
   const auto out = g.output<T>(rows, h);
   std::vector<f64> expected(out.size());
@@ -179,7 +181,9 @@ Case unpermuted(Gen& g, u32 rows, u32 k, u32 h) {
 void register_moe_router(Registry& r) {
   constexpr auto limit = tolerance(1e-5, 1e-5, 1e-5);
   auto k = r.kernel<MoeRouterTopk>("moe_router_topk", "moe", dtypes<f32, f16, bf16>);
-  k.doc("idx, w [R,k]: the k largest of logits [R,E] (ties to the smallest index) and their softmax weights; one simdgroup a row.");
+  k.doc(
+      "idx, w [R,k]: the k largest of logits [R,E] (ties to the smallest index) and their softmax weights; one "
+      "simdgroup a row.");
   k.test("normalised over the chosen", limit, []<class T>(Gen& g) { return choose<T>(g, 3, 67, 8, true, true); });
   k.test("softmax over all", limit, []<class T>(Gen& g) { return choose<T>(g, 2, 40, 5, false, true); });
   k.test("every expert chosen", limit, []<class T>(Gen& g) { return choose<T>(g, 2, 4, 4, true, true); });
@@ -189,8 +193,11 @@ void register_moe_router(Registry& r) {
   p.test("ragged, an id outside", exact_match, []<class T>(Gen& g) { return permuted<T>(g, 7, 17, 33); });
   p.bench("4096 x 2048", []<class T>(Gen& g) { return permuted<T>(g, 1024, 4096, 2048); });
   auto u = r.kernel<MoeUnpermute>("moe_unpermute", "moe", dtypes<f32, f16, bf16>);
-  u.doc("out[R,H] = sum over k slots of w[R,k] * y[inv_perm[R,k],H], slots in order; an id that is no slot adds nothing.");
-  u.test("ragged, an id outside", tolerance(1e-5, 2e-3, 1.6e-2), []<class T>(Gen& g) { return unpermuted<T>(g, 5, 3, 35); });
+  u.doc(
+      "out[R,H] = sum over k slots of w[R,k] * y[inv_perm[R,k],H], slots in order; an id that is no slot adds "
+      "nothing.");
+  u.test("ragged, an id outside", tolerance(1e-5, 2e-3, 1.6e-2),
+         []<class T>(Gen& g) { return unpermuted<T>(g, 5, 3, 35); });
   u.bench("1024 x 8 x 2048", []<class T>(Gen& g) { return unpermuted<T>(g, 1024, 8, 2048); });
 }
 

@@ -135,7 +135,8 @@ Case quantised(Gen& g, AffineFormat f, u64 rows, u64 cols) {
   for (u64 i = 0; i < f.group; ++i) x[i] = T(1.5f);  // a group without range
   std::vector<f32> source(x.size());
   for (u64 i = 0; i < x.size(); ++i) source[i] = static_cast<f32>(x.at(i));
-  const auto m = quant::encode_affine({.bits = f.bits, .group = f.group, .scale_type = dtype_of<T>}, rows, cols, source);
+  const auto m =
+      quant::encode_affine({.bits = f.bits, .group = f.group, .scale_type = dtype_of<T>}, rows, cols, source);
   const auto words = g.output<u32>(m.words.size());
   const auto scales = g.output<T>(x.size() / f.group), biases = g.output<T>(x.size() / f.group);
   return Case{AffineQuantize<T>{.x = x, .words = words, .scales = scales, .biases = biases, .format = f}}
@@ -159,8 +160,14 @@ Case gathered(Gen& g, AffineFormat f, u32 count, u32 rows, u32 cols, bool invali
   std::vector<f64> expected(out.size());
   for (u64 i = 0; i < out.size(); ++i)
     if (ids[i / cols] < rows) expected[i] = w.values[u64{ids[i / cols]} * cols + i % cols];
-  return Case{AffineGather<T>{.words = w.words, .scales = w.scales, .biases = w.biases, .ids = ids, .out = out,
-                              .rows = rows, .k = cols, .format = f}}
+  return Case{AffineGather<T>{.words = w.words,
+                              .scales = w.scales,
+                              .biases = w.biases,
+                              .ids = ids,
+                              .out = out,
+                              .rows = rows,
+                              .k = cols,
+                              .format = f}}
       .expect("out", std::move(expected));
 }
 constexpr auto rounding = tolerance(1e-6, 1e-3, 8e-3);
@@ -173,7 +180,8 @@ void register_affine(Registry& r) {
     const auto types = dtypes<f32, f16, bf16>;
     auto q = r.kernel<AffineQuantize>("affine_quantize_" + width, "quant", types, [f](auto& k) { k.format = f; });
     q.doc(width + " codes, scales and biases of groups of " + group + ", quantised against the stored scale and bias.");
-    q.test("several rows, a group without range", exact_match, [f]<class T>(Gen& g) { return quantised<T>(g, f, 3, 192); });
+    q.test("several rows, a group without range", exact_match,
+           [f]<class T>(Gen& g) { return quantised<T>(g, f, 3, 192); });
     q.bench("1024 x 1024", [f]<class T>(Gen& g) { return quantised<T>(g, f, 1024, 1024); });
 
     auto d = r.kernel<AffineDequantize>("affine_dequantize_" + width, "quant", types, [f](auto& k) { k.format = f; });
@@ -182,7 +190,8 @@ void register_affine(Registry& r) {
     d.bench("2048 x 2048", [f]<class T>(Gen& g) { return dequantised<T>(g, f, 2048, 2048); });
 
     auto e = r.kernel<AffineGather>("dequant_gather_" + width, "quant", types, [f](auto& k) { k.format = f; });
-    e.doc("Rows of a table of " + width + " codes by id (embedding), groups of " + group + "; zeros for an id that is no row.");
+    e.doc("Rows of a table of " + width + " codes by id (embedding), groups of " + group +
+          "; zeros for an id that is no row.");
     e.test("ids outside, last row", rounding, [f]<class T>(Gen& g) { return gathered<T>(g, f, 6, 9, 192, true); });
     e.bench("256 of 4096 x 1024", [f]<class T>(Gen& g) { return gathered<T>(g, f, 256, 4096, 1024, false); });
   }

@@ -12,7 +12,8 @@ struct AffineFormat {
   u32 bits = 4;
   u32 group = 64;
 
-  /// Fewest neighbouring codes that fill whole words, at least 32 bits of them: 16, 8 and 4 for 2, 4 and 8 bits, else 32.
+  /// Fewest neighbouring codes that fill whole words, at least 32 bits of them: 16, 8 and 4 for 2, 4 and 8 bits,
+  /// else 32.
   constexpr u32 chunk() const { return 32 % bits == 0 ? 32 / bits : 32; }
   constexpr u32 words(u32 codes) const { return codes * bits / 32; }
 };

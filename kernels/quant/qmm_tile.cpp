@@ -29,7 +29,8 @@ struct AffineQmmTile {
     GemmTile<T> tile(spec, true);
     tile.sum.zero();
     tile.multiply(
-        0, depth, [&](auto r, auto at, auto inside) { return x.load_or(inside && m0 + r < m, (m0 + r) * depth + at, T{}); },
+        0, depth,
+        [&](auto r, auto at, auto inside) { return x.load_or(inside && m0 + r < m, (m0 + r) * depth + at, T{}); },
         [&](auto at, auto col, auto inside) {
           const auto row = min(n0 + col, rows - 1), term = min(at, depth - 1);
           const auto code = row * depth + term;
@@ -48,15 +49,25 @@ Case product(Gen& g, u32 m, u32 n, u32 k, AffineFormat f, GemmSpec spec) {
   const auto w = packed_matrix<T>(g, f.bits, f.group, n, k);
   const auto x = g.values<T>(m, k);
   const auto out = g.output<T>(m, n);
-  return Case{AffineQmmTile<T>{.w = w.words, .scales = w.scales, .biases = w.biases, .x = x, .out = out, .m = m, .n = n,
-                               .k = k, .format = f, .spec = spec}}
+  return Case{AffineQmmTile<T>{.w = w.words,
+                               .scales = w.scales,
+                               .biases = w.biases,
+                               .x = x,
+                               .out = out,
+                               .m = m,
+                               .n = n,
+                               .k = k,
+                               .format = f,
+                               .spec = spec}}
       .expect("out", affine_product(w.values, x, m, n, k))
       .computes(2.0 * m * n * k);
 }
 void add(Registry& r, const std::string& name, AffineFormat f, GemmSpec spec) {
-  auto k = r.kernel<AffineQmmTile>(name, "quant", dtypes<f32, f16, bf16>, [f, spec](auto& q) { q.format = f, q.spec = spec; });
+  auto k = r.kernel<AffineQmmTile>(name, "quant", dtypes<f32, f16, bf16>,
+                                   [f, spec](auto& q) { q.format = f, q.spec = spec; });
   k.doc("x [M,K] * W^T of int" + std::to_string(f.bits) + " codes [N,K], groups of " + std::to_string(f.group) +
-        ", in tiles of " + std::to_string(spec.bm) + " x " + std::to_string(spec.bn) + " x " + std::to_string(spec.bk) + ".");
+        ", in tiles of " + std::to_string(spec.bm) + " x " + std::to_string(spec.bn) + " x " + std::to_string(spec.bk) +
+        ".");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
   k.test("rows and columns ragged", affine_limit,
          [=]<class T>(Gen& g) { return product<T>(g, spec.bm + 1, 35, 2 * f.group, f, spec); });

@@ -13,8 +13,15 @@ Case product(Gen& g, u32 m, u32 n, u32 k, QmvSpec spec) {
   const auto w = packed_matrix<T>(g, spec.format.bits, spec.format.group, n, k);
   const auto x = g.values<T>(m, k);
   const auto out = g.output<T>(m, n);
-  return Case{AffineQmv<T>{.w = w.words, .scales = w.scales, .biases = w.biases, .x = x, .out = out, .m = m, .n = n,
-                           .k = k, .spec = spec}}
+  return Case{AffineQmv<T>{.w = w.words,
+                           .scales = w.scales,
+                           .biases = w.biases,
+                           .x = x,
+                           .out = out,
+                           .m = m,
+                           .n = n,
+                           .k = k,
+                           .spec = spec}}
       .expect("out", affine_product(w.values, x, m, n, k))
       .computes(2.0 * m * n * k);
 }

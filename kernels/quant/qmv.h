@@ -37,7 +37,8 @@ void affine_dots(const QmvSpec& s, const In<u32>& words, const In<T>& scales, co
     }
     for (u32 r = 0; r < s.rows; ++r) {
       const Val<Index> at(row(r));
-      const auto codes = read_codes(words, at * row_words + step * s.format.words(s.per_lane), s.per_lane, s.format.bits);
+      const auto codes =
+          read_codes(words, at * row_words + step * s.format.words(s.per_lane), s.per_lane, s.format.bits);
       const auto scale = cast<f32>(scales[at * row_groups + group]), bias = cast<f32>(biases[at * row_groups + group]);
       std::vector<Val<f32>> q;
       for (const auto& code : codes) q.push_back(cast<f32>(code));

@@ -31,7 +31,8 @@ struct AffineQvm {
     for (auto at : range(thread_id(), depth, threads())) {
       const auto input = cast<f32>(x[row * depth + at]);
       const auto group = at / format.group;
-      const auto codes = read_codes(w, at * row_words + threadgroup_id(Axis::x) * format.words(cols), cols, format.bits);
+      const auto codes =
+          read_codes(w, at * row_words + threadgroup_id(Axis::x) * format.words(cols), cols, format.bits);
       for (u32 c = 0; c < cols; ++c) {
         const auto scale = cast<f32>(scales[group * width + n0 + c]), bias = cast<f32>(biases[group * width + n0 + c]);
         const auto weight = affine_value(codes[c], scale, bias);
@@ -62,15 +63,24 @@ Case product(Gen& g, u32 m, u32 n, u32 k, AffineFormat f, u32 cols) {
   const auto biases = g.from<T>([&](u64 i) { return p.biases[i % n * groups + i / n]; }, groups, n);
   const auto x = g.values<T>(m, k);
   const auto out = g.output<T>(m, n);
-  return Case{AffineQvm<T>{.w = w, .scales = scales, .biases = biases, .x = x, .out = out, .m = m, .n = n, .k = k,
-                           .format = f, .cols = cols}}
+  return Case{AffineQvm<T>{.w = w,
+                           .scales = scales,
+                           .biases = biases,
+                           .x = x,
+                           .out = out,
+                           .m = m,
+                           .n = n,
+                           .k = k,
+                           .format = f,
+                           .cols = cols}}
       .expect("out", affine_product(p.values, x, m, n, k))
       .computes(2.0 * m * n * k);
 }
 void add(Registry& r, const std::string& name, AffineFormat f, u32 cols) {
-  auto k = r.kernel<AffineQvm>(name, "quant", dtypes<f32, f16, bf16>, [f, cols](auto& q) { q.format = f, q.cols = cols; });
-  k.doc("x [M,K] * W of int" + std::to_string(f.bits) + " codes [K,N], scales and biases [K/" + std::to_string(f.group) +
-        ",N]; " + std::to_string(cols) + " columns a threadgroup.");
+  auto k =
+      r.kernel<AffineQvm>(name, "quant", dtypes<f32, f16, bf16>, [f, cols](auto& q) { q.format = f, q.cols = cols; });
+  k.doc("x [M,K] * W of int" + std::to_string(f.bits) + " codes [K,N], scales and biases [K/" +
+        std::to_string(f.group) + ",N]; " + std::to_string(cols) + " columns a threadgroup.");
   k.test("depth ragged over the threads", affine_limit,
          [=]<class T>(Gen& g) { return product<T>(g, 2, 64, 3 * f.group, f, cols); });
   k.bench("1 x 2048 x 2048", [=]<class T>(Gen& g) { return product<T>(g, 1, 2048, 2048, f, cols); });
