@@ -136,8 +136,10 @@ Case choose(Gen& g, u32 rows, u32 experts, u32 k, bool norm, bool ties) {
   for (u64 r = 0; r < rows; ++r) {
     std::vector<u32> order(experts);
     std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](u32 a, u32 b) { return logits.at(r * experts + a) > logits.at(r * experts + b); });
+    std::sort(order.begin(), order.end(), [&](u32 a, u32 b) {
+      const f64 x = logits.at(r * experts + a), y = logits.at(r * experts + b);
+      return x > y || (x == y && a < b);
+    });
     f64 total = 0;
     for (u32 e = 0; e < (norm ? k : experts); ++e) total += std::exp(logits.at(r * experts + order[e]));
     for (u32 j = 0; j < k; ++j) {
