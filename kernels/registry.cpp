@@ -6,7 +6,22 @@ const Registry& standard_library() {
   static const Registry registry = [] {
     Registry r;
     kernels::register_rms_norm(r);
-
+    // gemm
+    kernels::register_steel_gemm(r);
+    kernels::register_segmented_gemm(r);
+    kernels::register_masked_gemm(r);
+    kernels::register_gather_gemm(r);
+    kernels::register_split_k_gemm(r);
+    kernels::register_fused_gemm(r);
+    kernels::register_gemv(r);
+    // quant, moe
+    kernels::register_affine(r);
+    kernels::register_qmv(r);
+    kernels::register_qvm(r);
+    kernels::register_qmm_tile(r);
+    kernels::register_moe_gather_qmm(r);
+    kernels::register_moe_router(r);
+    kernels::register_moe_gather_qmm_tile(r);
     // unary
     kernels::register_unary_exact(r);
     kernels::register_unary_transcendental(r);

@@ -7,6 +7,22 @@ namespace iron::kernels {
 
 // One declaration a file of kernels/<family>/.
 void register_rms_norm(Registry& r);
+// gemm
+void register_steel_gemm(Registry& r);
+void register_segmented_gemm(Registry& r);
+void register_masked_gemm(Registry& r);
+void register_gather_gemm(Registry& r);
+void register_split_k_gemm(Registry& r);
+void register_fused_gemm(Registry& r);
+void register_gemv(Registry& r);
+// quant, moe
+void register_affine(Registry& r);
+void register_qmv(Registry& r);
+void register_qvm(Registry& r);
+void register_qmm_tile(Registry& r);
+void register_moe_gather_qmm(Registry& r);
+void register_moe_router(Registry& r);
+void register_moe_gather_qmm_tile(Registry& r);
 
 // unary
 void register_unary_exact(Registry& r);

@@ -35,6 +35,8 @@ template <class A, class B> inline constexpr bool compatible = std::same_as<A, B
 }  // namespace detail
 
 namespace detail {
+// Its name is the message where a bool value meets a host condition.
+template <class T> concept d28_no_truth_on_the_host_use_if_or_select = !std::same_as<T, bool>;
 // A type that waits for T: the classes of bool and Index operands are complete only further down.
 template <class R, class> struct Later { using type = R; };
 }  // namespace detail
@@ -48,7 +50,8 @@ struct Operand {
   using UseIndex = Use<typename detail::Later<Index, T>::type>;
   using UseI32 = Use<typename detail::Later<i32, T>::type>;
 
-  template <class X = void> explicit operator bool() const {
+  // Not for T = bool, where it would compete with the recorded && and ||.
+  template <class X = void> explicit operator bool() const requires(detail::d28_no_truth_on_the_host_use_if_or_select<T>) {
     static_assert(detail::always_false<X>, "iron D28: a device value has no truth on the host: use if_(...), select(...) or range(...)");
     return false;
   }
@@ -239,12 +242,15 @@ class [[nodiscard]] Val : public Operand<T> {
   Val(Elem<T>&& e, detail::Loc l = detail::Loc::here()) : Val(Use<T>(std::move(e), l)) {}  // NOLINT(google-explicit-constructor)
   Val(const Var<T>& v, detail::Loc l = detail::Loc::here()) : Val(Use<T>(v, l)) {}         // NOLINT(google-explicit-constructor)
   Val(const Scalar<T>& s, detail::Loc l = detail::Loc::here()) : Val(Use<T>(s, l)) {}      // NOLINT(google-explicit-constructor)
-  Val(Use<T> u) : id_(u.arg.id) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
+  Val(Use<T> u) : id_(u.arg.id), named_(!u.arg.unnamed) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
   Val& operator=(const Val&) = delete;
   detail::Id id() const { return id_; }
+  /// Stands for a value that has a name: its place in the order is written (R8).
+  bool named() const { return named_; }
 
  private:
   detail::Id id_;
+  bool named_ = false;
 };
 template <class T> Val(Elem<T>) -> Val<T>;
 template <class T> Val(const Var<T>&) -> Val<T>;
@@ -257,7 +263,7 @@ struct Use {
   detail::Loc loc;
 
   Use(const Val<T>& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), false}, loc(l) {}  // NOLINT(google-explicit-constructor)
-  Use(Val<T>&& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), true}, loc(l) {}        // NOLINT(google-explicit-constructor)
+  Use(Val<T>&& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), !v.named()}, loc(l) {}        // NOLINT(google-explicit-constructor)
   Use(const Var<T>& v, detail::Loc l = detail::Loc::here());                                // NOLINT(google-explicit-constructor)
   Use(const Scalar<T>& s, detail::Loc l = detail::Loc::here());                             // NOLINT(google-explicit-constructor)
   Use(Elem<T>&& e, detail::Loc l = detail::Loc::here());                                    // NOLINT(google-explicit-constructor)
@@ -348,7 +354,7 @@ class Vars {
 template <DeviceType To, DeviceValue V>
 Val<To> cast(V&& v, detail::Loc loc = detail::Loc::here()) {
   const Use<device_type_of<V>> u(std::forward<V>(v), loc);
-  if constexpr (std::same_as<To, device_type_of<V>>) return Val<To>(u.arg.id, loc);
+  if constexpr (std::same_as<To, device_type_of<V>>) return Val<To>(u);
   else return Val<To>(detail::emit(detail::Opcode::Cast, loc, {u.arg}, 0, ir::Type::value(dtype_of<To>)), loc);
 }
 /// The same bits as another type of that size.
