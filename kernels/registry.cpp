@@ -39,6 +39,11 @@ const Registry& standard_library() {
     // sampling
     kernels::register_sampling(r);
     kernels::register_logits(r);
+    // language models
+    kernels::register_gguf(r);
+    kernels::register_cached_attention(r);
+    kernels::register_swiglu_rows(r);
+    kernels::register_sample_greedy(r);
     return r;
   }();
   return registry;

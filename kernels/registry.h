@@ -41,5 +41,10 @@ void register_scatter(Registry& r);
 // sampling
 void register_sampling(Registry& r);
 void register_logits(Registry& r);
+// language models
+void register_gguf(Registry& r);
+void register_cached_attention(Registry& r);
+void register_swiglu_rows(Registry& r);
+void register_sample_greedy(Registry& r);
 
 }  // namespace iron::kernels
