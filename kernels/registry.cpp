@@ -6,6 +6,23 @@ const Registry& standard_library() {
   static const Registry registry = [] {
     Registry r;
     kernels::register_rms_norm(r);
+
+    kernels::register_softmax(r);
+    kernels::register_logsumexp(r);
+
+    kernels::register_arg_reduce(r);
+    kernels::register_row_reduce(r);
+    kernels::register_col_reduce(r);
+
+    kernels::register_layer_norm(r);
+    kernels::register_rms_norm_fused(r);
+    kernels::register_rms_norm_rope(r);
+
+    kernels::register_scan(r);
+    kernels::register_scan_lookback(r);
+
+    kernels::register_sort(r);
+    kernels::register_merge(r);
     return r;
   }();
   return registry;

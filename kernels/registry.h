@@ -8,4 +8,22 @@ namespace iron::kernels {
 // One declaration a file of kernels/<family>/.
 void register_rms_norm(Registry& r);
 
+// softmax
+void register_softmax(Registry& r);
+void register_logsumexp(Registry& r);
+// reduce
+void register_arg_reduce(Registry& r);
+void register_row_reduce(Registry& r);
+void register_col_reduce(Registry& r);
+// norm
+void register_layer_norm(Registry& r);
+void register_rms_norm_fused(Registry& r);
+void register_rms_norm_rope(Registry& r);
+// scan
+void register_scan(Registry& r);
+void register_scan_lookback(Registry& r);
+// sort
+void register_sort(Registry& r);
+void register_merge(Registry& r);
+
 }  // namespace iron::kernels
