@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstddef>
 
 #include "iron/error.h"
 
@@ -15,10 +16,22 @@ V Arith::apply(Opcode code, DType elem, std::span<const V> operands, u64 imm) {
   std::array<V, 4> v{};
   std::copy(operands.begin(), operands.end(), v.begin());
   switch (code) {
-    case Opcode::Select: return c_.select(v[0], v[1], v[2]);
-    case Opcode::DecodeE2M1: case Opcode::DecodeE4M3: case Opcode::DecodeE5M2: case Opcode::DecodeE8M0: return decode(code, v[0]);
-    case Opcode::Eq: case Opcode::Ne: case Opcode::Lt: case Opcode::Le: case Opcode::Gt: case Opcode::Ge: return compare(code, elem, v[0], v[1]);
-    default: break;
+    case Opcode::Select:
+      return c_.select(v[0], v[1], v[2]);
+    case Opcode::DecodeE2M1:
+    case Opcode::DecodeE4M3:
+    case Opcode::DecodeE5M2:
+    case Opcode::DecodeE8M0:
+      return decode(code, v[0]);
+    case Opcode::Eq:
+    case Opcode::Ne:
+    case Opcode::Lt:
+    case Opcode::Le:
+    case Opcode::Gt:
+    case Opcode::Ge:
+      return compare(code, elem, v[0], v[1]);
+    default:
+      break;
   }
   if (elem == DType::boolean) return bools(code, v.data());
   if (!is_float(elem)) return integers(code, elem, v.data(), imm);
@@ -40,17 +53,23 @@ V Arith::apply(Opcode code, DType elem, std::span<const V> operands, u64 imm) {
 }
 
 V Arith::reduce(ir::ReduceKind kind, DType elem, V a, V b) {
-  static constexpr Opcode ops[] = {Opcode::Add, Opcode::Mul, Opcode::Min, Opcode::Max, Opcode::And, Opcode::Or, Opcode::Xor};
+  static constexpr Opcode ops[] = {Opcode::Add, Opcode::Mul, Opcode::Min, Opcode::Max,
+                                   Opcode::And, Opcode::Or,  Opcode::Xor};
   return apply(ops[static_cast<int>(kind)], elem, {a, b});
 }
 
 V Arith::bools(Opcode code, V* v) {
   switch (code) {
-    case Opcode::And: return c_.bin(Bin::and_, v[0], v[1]);
-    case Opcode::Or: return c_.bin(Bin::or_, v[0], v[1]);
-    case Opcode::Xor: return c_.bin(Bin::xor_, v[0], v[1]);
-    case Opcode::Not: return c_.not_(v[0]);
-    default: throw Error("CPU03", fmt::format("{} does not work on bools", ir::info(code).text));
+    case Opcode::And:
+      return c_.bin(Bin::and_, v[0], v[1]);
+    case Opcode::Or:
+      return c_.bin(Bin::or_, v[0], v[1]);
+    case Opcode::Xor:
+      return c_.bin(Bin::xor_, v[0], v[1]);
+    case Opcode::Not:
+      return c_.not_(v[0]);
+    default:
+      throw Error("CPU03", fmt::format("{} does not work on bools", ir::info(code).text));
   }
 }
 
@@ -73,25 +92,47 @@ V Arith::min_max(bool max, V a, V b) {
 
 V Arith::floats(Opcode code, V* v) {
   switch (code) {
-    case Opcode::Add: return c_.bin(Bin::fadd, v[0], v[1]);
-    case Opcode::Sub: return c_.bin(Bin::fsub, v[0], v[1]);
-    case Opcode::Mul: return c_.bin(Bin::fmul, v[0], v[1]);
-    case Opcode::Div: return c_.bin(Bin::fdiv, v[0], v[1]);
-    case Opcode::Rem: return each_lane(v[0], v[1], nullptr, false);
-    case Opcode::Min: return min_max(false, v[0], v[1]);
-    case Opcode::Max: return min_max(true, v[0], v[1]);
-    case Opcode::Fma: return fma(v[0], v[1], v[2]);
+    case Opcode::Add:
+      return c_.bin(Bin::fadd, v[0], v[1]);
+    case Opcode::Sub:
+      return c_.bin(Bin::fsub, v[0], v[1]);
+    case Opcode::Mul:
+      return c_.bin(Bin::fmul, v[0], v[1]);
+    case Opcode::Div:
+      return c_.bin(Bin::fdiv, v[0], v[1]);
+    case Opcode::Rem:
+      return each_lane(v[0], v[1], nullptr, false);
+    case Opcode::Min:
+      return min_max(false, v[0], v[1]);
+    case Opcode::Max:
+      return min_max(true, v[0], v[1]);
+    case Opcode::Fma:
+      return fma(v[0], v[1], v[2]);
     case Opcode::Sign: {
       V zero = c_.zero_like(v[0]);
-      V r = c_.select(c_.cmp(Cmp::ogt, v[0], zero), kf(v[0], 1), c_.select(c_.cmp(Cmp::olt, v[0], zero), kf(v[0], -1), zero));
+      V r = c_.select(c_.cmp(Cmp::ogt, v[0], zero), kf(v[0], 1),
+                      c_.select(c_.cmp(Cmp::olt, v[0], zero), kf(v[0], -1), zero));
       return c_.select(c_.cmp(Cmp::uno, v[0], v[0]), v[0], r);
     }
-    case Opcode::Sqrt: case Opcode::FastSqrt: return c_.fn(Fn::sqrt, v[0]);
-    case Opcode::Rsqrt: case Opcode::FastRsqrt: return c_.bin(Bin::fdiv, kf(v[0], 1), c_.fn(Fn::sqrt, v[0]));
-    case Opcode::Recip: case Opcode::FastRecip: return c_.bin(Bin::fdiv, kf(v[0], 1), v[0]);
-    case Opcode::Floor: case Opcode::Ceil: case Opcode::Trunc: case Opcode::Round: return rounded(code, v[0]);
-    case Opcode::Ldexp: return ldexp(v[0], v[1]);
-    default: throw Error("CPU03", fmt::format("the CPU device has no code for {} on floats", ir::info(code).text), "run expand_math first");
+    case Opcode::Sqrt:
+    case Opcode::FastSqrt:
+      return c_.fn(Fn::sqrt, v[0]);
+    case Opcode::Rsqrt:
+    case Opcode::FastRsqrt:
+      return c_.bin(Bin::fdiv, kf(v[0], 1), c_.fn(Fn::sqrt, v[0]));
+    case Opcode::Recip:
+    case Opcode::FastRecip:
+      return c_.bin(Bin::fdiv, kf(v[0], 1), v[0]);
+    case Opcode::Floor:
+    case Opcode::Ceil:
+    case Opcode::Trunc:
+    case Opcode::Round:
+      return rounded(code, v[0]);
+    case Opcode::Ldexp:
+      return ldexp(v[0], v[1]);
+    default:
+      throw Error("CPU03", fmt::format("the CPU device has no code for {} on floats", ir::info(code).text),
+                  "run expand_math first");
   }
 }
 
@@ -103,12 +144,14 @@ V Arith::each_lane(V a, V b, V c, bool is_fma) {
   V fn = c_.load(c_.type(Num::ptr), c_.gep(c_.scratch(), at), 8);
   const auto one = [&](V x, V y, V z) {
     const auto wide = [&](V q) { return single ? c_.conv(Conv::fpext, Num::f64, q) : q; };
-    V r = is_fma ? c_.call(fn, c_.type(Num::f64), {wide(x), wide(y), wide(z)}) : c_.call(fn, c_.type(Num::f64), {wide(x), wide(y)});
+    V r = is_fma ? c_.call(fn, c_.type(Num::f64), {wide(x), wide(y), wide(z)})
+                 : c_.call(fn, c_.type(Num::f64), {wide(x), wide(y)});
     return single ? c_.conv(Conv::fptrunc, Num::f32, r) : r;
   };
   if (!n) return one(a, b, c);
   V out = c_.poison(c_.type(c_.num(a), n));
-  for (u32 i = 0; i < n; ++i) out = c_.insert(out, one(c_.extract(a, i), c_.extract(b, i), c ? c_.extract(c, i) : nullptr), i);
+  for (u32 i = 0; i < n; ++i)
+    out = c_.insert(out, one(c_.extract(a, i), c_.extract(b, i), c ? c_.extract(c, i) : nullptr), i);
   return out;
 }
 
@@ -154,7 +197,10 @@ V Arith::ldexp(V a, V b) {
 
 V Arith::rounded(Opcode code, V a) {
   if (t_.sse41) {
-    const Fn f = code == Opcode::Floor ? Fn::floor : code == Opcode::Ceil ? Fn::ceil : code == Opcode::Trunc ? Fn::trunc : Fn::roundeven;
+    const Fn f = code == Opcode::Floor   ? Fn::floor
+                 : code == Opcode::Ceil  ? Fn::ceil
+                 : code == Opcode::Trunc ? Fn::trunc
+                                         : Fn::roundeven;
     return c_.fn(f, a);
   }
   const f64 magic = c_.num(a) == Num::f32 ? 0x1p23 : 0x1p52;
@@ -213,10 +259,12 @@ V Arith::mulhi(DType elem, V a, V b) {
     return c_.conv(Conv::trunc, num_of(elem), c_.bin(Bin::lshr, p, k(p, bits)));
   }
   V low = k(a, 0xffffffff), half = k(a, 32);
-  V a0 = c_.bin(Bin::and_, a, low), a1 = c_.bin(Bin::lshr, a, half), b0 = c_.bin(Bin::and_, b, low), b1 = c_.bin(Bin::lshr, b, half);
+  V a0 = c_.bin(Bin::and_, a, low), a1 = c_.bin(Bin::lshr, a, half), b0 = c_.bin(Bin::and_, b, low),
+    b1 = c_.bin(Bin::lshr, b, half);
   V mid = c_.bin(Bin::add, c_.bin(Bin::mul, a1, b0), c_.bin(Bin::lshr, c_.bin(Bin::mul, a0, b0), half));
   V cross = c_.bin(Bin::add, c_.bin(Bin::mul, a0, b1), c_.bin(Bin::and_, mid, low));
-  V r = c_.bin(Bin::add, c_.bin(Bin::mul, a1, b1), c_.bin(Bin::add, c_.bin(Bin::lshr, mid, half), c_.bin(Bin::lshr, cross, half)));
+  V r = c_.bin(Bin::add, c_.bin(Bin::mul, a1, b1),
+               c_.bin(Bin::add, c_.bin(Bin::lshr, mid, half), c_.bin(Bin::lshr, cross, half)));
   if (!sign) return r;
   const auto if_negative = [&](V x, V y) { return c_.bin(Bin::and_, c_.bin(Bin::ashr, x, k(x, 63)), y); };
   return c_.bin(Bin::sub, c_.bin(Bin::sub, r, if_negative(a, b)), if_negative(b, a));
@@ -228,33 +276,57 @@ V Arith::integers(Opcode code, DType elem, V* v, u64 imm) {
   V a = v[0], b = v[1];
   const auto amount = [&](V x) { return c_.bin(Bin::and_, x, k(a, w - 1)); };
   switch (code) {
-    case Opcode::Add: return c_.bin(Bin::add, a, b);
-    case Opcode::Sub: return c_.bin(Bin::sub, a, b);
-    case Opcode::Mul: return c_.bin(Bin::mul, a, b);
-    case Opcode::Div: return divide(elem, a, b, false);
-    case Opcode::Rem: return divide(elem, a, b, true);
-    case Opcode::Min: return c_.select(c_.cmp(sign ? Cmp::slt : Cmp::ult, b, a), b, a);
-    case Opcode::Max: return c_.select(c_.cmp(sign ? Cmp::slt : Cmp::ult, a, b), b, a);
-    case Opcode::Neg: return c_.bin(Bin::sub, k(a, 0), a);
-    case Opcode::Abs: return sign ? c_.select(c_.cmp(Cmp::slt, a, k(a, 0)), c_.bin(Bin::sub, k(a, 0), a), a) : a;
+    case Opcode::Add:
+      return c_.bin(Bin::add, a, b);
+    case Opcode::Sub:
+      return c_.bin(Bin::sub, a, b);
+    case Opcode::Mul:
+      return c_.bin(Bin::mul, a, b);
+    case Opcode::Div:
+      return divide(elem, a, b, false);
+    case Opcode::Rem:
+      return divide(elem, a, b, true);
+    case Opcode::Min:
+      return c_.select(c_.cmp(sign ? Cmp::slt : Cmp::ult, b, a), b, a);
+    case Opcode::Max:
+      return c_.select(c_.cmp(sign ? Cmp::slt : Cmp::ult, a, b), b, a);
+    case Opcode::Neg:
+      return c_.bin(Bin::sub, k(a, 0), a);
+    case Opcode::Abs:
+      return sign ? c_.select(c_.cmp(Cmp::slt, a, k(a, 0)), c_.bin(Bin::sub, k(a, 0), a), a) : a;
     case Opcode::Sign: {
       V positive = c_.conv(Conv::zext, num_of(elem), c_.cmp(sign ? Cmp::sgt : Cmp::ne, a, k(a, 0)));
-      return sign ? c_.bin(Bin::sub, positive, c_.conv(Conv::zext, num_of(elem), c_.cmp(Cmp::slt, a, k(a, 0)))) : positive;
+      return sign ? c_.bin(Bin::sub, positive, c_.conv(Conv::zext, num_of(elem), c_.cmp(Cmp::slt, a, k(a, 0))))
+                  : positive;
     }
-    case Opcode::MulHi: return mulhi(elem, a, b);
-    case Opcode::And: return c_.bin(Bin::and_, a, b);
-    case Opcode::Or: return c_.bin(Bin::or_, a, b);
-    case Opcode::Xor: return c_.bin(Bin::xor_, a, b);
-    case Opcode::Not: return c_.not_(a);
-    case Opcode::Shl: return c_.bin(Bin::shl, a, amount(b));
-    case Opcode::Shr: return c_.bin(sign ? Bin::ashr : Bin::lshr, a, amount(b));
-    case Opcode::Popcount: return c_.fn(Fn::ctpop, a);
-    case Opcode::Clz: return c_.fn(Fn::clz, a);
-    case Opcode::Ctz: return c_.fn(Fn::ctz, a);
-    case Opcode::BitReverse: return c_.fn(Fn::bitreverse, a);
-    case Opcode::FunnelShl: return c_.fn(Fn::fshl, a, b, v[2]);
-    case Opcode::FunnelShr: return c_.fn(Fn::fshr, a, b, v[2]);
-    case Opcode::BitExtract: case Opcode::BitInsert: {
+    case Opcode::MulHi:
+      return mulhi(elem, a, b);
+    case Opcode::And:
+      return c_.bin(Bin::and_, a, b);
+    case Opcode::Or:
+      return c_.bin(Bin::or_, a, b);
+    case Opcode::Xor:
+      return c_.bin(Bin::xor_, a, b);
+    case Opcode::Not:
+      return c_.not_(a);
+    case Opcode::Shl:
+      return c_.bin(Bin::shl, a, amount(b));
+    case Opcode::Shr:
+      return c_.bin(sign ? Bin::ashr : Bin::lshr, a, amount(b));
+    case Opcode::Popcount:
+      return c_.fn(Fn::ctpop, a);
+    case Opcode::Clz:
+      return c_.fn(Fn::clz, a);
+    case Opcode::Ctz:
+      return c_.fn(Fn::ctz, a);
+    case Opcode::BitReverse:
+      return c_.fn(Fn::bitreverse, a);
+    case Opcode::FunnelShl:
+      return c_.fn(Fn::fshl, a, b, v[2]);
+    case Opcode::FunnelShr:
+      return c_.fn(Fn::fshr, a, b, v[2]);
+    case Opcode::BitExtract:
+    case Opcode::BitInsert: {
       const bool insert = code == Opcode::BitInsert;
       V at = amount(insert ? v[2] : v[1]), n = insert ? v[3] : v[2];
       V there = c_.bin(Bin::sub, k(a, w), at);
@@ -276,10 +348,12 @@ V Arith::integers(Opcode code, DType elem, V* v, u64 imm) {
         return c_.bin(is_signed ? Bin::ashr : Bin::lshr, top, k(x, 24));
       };
       V sum = v[2];
-      for (u32 i = 0; i < 4; ++i) sum = c_.bin(Bin::add, sum, c_.bin(Bin::mul, byte(a, i, signs.a_signed), byte(b, i, signs.b_signed)));
+      for (u32 i = 0; i < 4; ++i)
+        sum = c_.bin(Bin::add, sum, c_.bin(Bin::mul, byte(a, i, signs.a_signed), byte(b, i, signs.b_signed)));
       return sum;
     }
-    default: throw Error("CPU03", fmt::format("the CPU device has no code for {} on integers", ir::info(code).text));
+    default:
+      throw Error("CPU03", fmt::format("the CPU device has no code for {} on integers", ir::info(code).text));
   }
 }
 

@@ -28,7 +28,9 @@ class Arith {
   /// A pure op of one element type applied to operands that are all scalars or all packets of one width. `elem` is the
   /// type of the first operand that is no condition.
   V apply(ir::Opcode code, DType elem, std::span<const V> v, u64 imm);
-  V apply(ir::Opcode code, DType elem, std::initializer_list<V> v) { return apply(code, elem, std::span<const V>(v.begin(), v.size()), 0); }
+  V apply(ir::Opcode code, DType elem, std::initializer_list<V> v) {
+    return apply(code, elem, std::span<const V>(v.begin(), v.size()), 0);
+  }
   V cast(DType to, DType from, V v);
   V reduce(ir::ReduceKind kind, DType elem, V a, V b);
   V constant(DType elem, u64 bits, u32 lanes = 0) { return c_.bits(num_of(elem), bits, lanes); }
@@ -47,7 +49,7 @@ class Arith {
   V ldexp(V a, V b);
   V rounded(ir::Opcode code, V a);
   V decode(ir::Opcode code, V a);
-  V odd_float(V f64_value);     ///< f64 to f32, rounded to odd
+  V odd_float(V f64_value);  ///< f64 to f32, rounded to odd
   V odd_double(DType from, V integer);
   V each_lane(V a, V b, V c, bool is_fma);
   V k(V like, u64 value) { return c_.integer(c_.num(like), value, c_.lanes(like)); }

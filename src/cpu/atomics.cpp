@@ -57,8 +57,10 @@ V Lowering::atomic_one(OpId id, V ptr, V v, V desired, const Memory& m) {
   if (op.code == Opcode::AtomicLoad || op.code == Opcode::WaitUntil)
     return as_value(m.atomic_plain ? c_.load(type, ptr, size) : c_.atomic_load(type, ptr, size));
   if (op.code == Opcode::AtomicStore) {
-    if (m.atomic_plain) c_.store(as_bits(v), ptr, size);
-    else c_.atomic_store(as_bits(v), ptr, size);
+    if (m.atomic_plain)
+      c_.store(as_bits(v), ptr, size);
+    else
+      c_.atomic_store(as_bits(v), ptr, size);
     return nullptr;
   }
   if (op.code == Opcode::AtomicCas) {
@@ -70,13 +72,20 @@ V Lowering::atomic_one(OpId id, V ptr, V v, V desired, const Memory& m) {
   const auto kind = ir::unpack<ir::AtomicImm>(op.imm).kind;
   const auto combine = [&](V old) -> V {
     switch (kind) {
-      case AtomicKind::add: return math_.reduce(ir::ReduceKind::sum, elem, old, v);
-      case AtomicKind::min: return math_.reduce(ir::ReduceKind::min, elem, old, v);
-      case AtomicKind::max: return math_.reduce(ir::ReduceKind::max, elem, old, v);
-      case AtomicKind::and_: return math_.reduce(ir::ReduceKind::and_, elem, old, v);
-      case AtomicKind::or_: return math_.reduce(ir::ReduceKind::or_, elem, old, v);
-      case AtomicKind::xor_: return math_.reduce(ir::ReduceKind::xor_, elem, old, v);
-      case AtomicKind::exchange: return v;
+      case AtomicKind::add:
+        return math_.reduce(ir::ReduceKind::sum, elem, old, v);
+      case AtomicKind::min:
+        return math_.reduce(ir::ReduceKind::min, elem, old, v);
+      case AtomicKind::max:
+        return math_.reduce(ir::ReduceKind::max, elem, old, v);
+      case AtomicKind::and_:
+        return math_.reduce(ir::ReduceKind::and_, elem, old, v);
+      case AtomicKind::or_:
+        return math_.reduce(ir::ReduceKind::or_, elem, old, v);
+      case AtomicKind::xor_:
+        return math_.reduce(ir::ReduceKind::xor_, elem, old, v);
+      case AtomicKind::exchange:
+        return v;
       case AtomicKind::inc_wrap: {
         V zero = c_.zero_like(as_bits(v));
         V next = c_.bin(Bin::add, as_bits(old), c_.integer(bits, 1));
@@ -120,7 +129,9 @@ Val Lowering::atomic(OpId id) {
   const bool result = op.type.is_value();
   return each_active(m.elem, result, [&](u32 p, u32 l) -> V {
     V ptr = c_.gep(m.base, c_.bin(Bin::mul, lane_of(index.at(0, p), l, DType::index), c_.i64(dtype_size(m.elem))));
-    const auto operand = [&](std::size_t i) { return i < rest.size() ? lane_of(rest[i].at(0, p), l, m.elem) : nullptr; };
+    const auto operand = [&](std::size_t i) {
+      return i < rest.size() ? lane_of(rest[i].at(0, p), l, m.elem) : nullptr;
+    };
     if (op.code != Opcode::WaitUntil) return atomic_one(id, ptr, operand(0), operand(1), m);
     static constexpr Opcode compares[] = {Opcode::Eq, Opcode::Ne, Opcode::Lt, Opcode::Le, Opcode::Gt, Opcode::Ge};
     V mask = operand(0), bound = operand(1);
@@ -129,7 +140,8 @@ Val Lowering::atomic(OpId id) {
     c_.set(poll);
     V seen = atomic_one(id, ptr, nullptr, nullptr, m);
     V masked = math_.apply(Opcode::And, m.elem, {seen, mask});
-    c_.br(math_.apply(compares[static_cast<int>(ir::unpack<ir::WaitImm>(op.imm).compare)], m.elem, {masked, bound}), done, rest_block);
+    c_.br(math_.apply(compares[static_cast<int>(ir::unpack<ir::WaitImm>(op.imm).compare)], m.elem, {masked, bound}),
+          done, rest_block);
     c_.set(rest_block);
     c_.pause();
     c_.br(poll);
@@ -155,12 +167,15 @@ void Lowering::report(OpId id) {
         for (u32 c = 0; c < t.lanes; ++c, at += 8) {
           V x = lane_of(values[i].at(c, p), l, t.elem);
           const u32 size = dtype_bits(t.elem);
-          if (size < 64 && t.elem != DType::boolean) x = c_.bitcast(size == 32 ? Num::i32 : size == 16 ? Num::i16 : Num::i8, x);
-          else if (size == 64) x = c_.bitcast(Num::i64, x);
+          if (size < 64 && t.elem != DType::boolean)
+            x = c_.bitcast(size == 32 ? Num::i32 : size == 16 ? Num::i16 : Num::i8, x);
+          else if (size == 64)
+            x = c_.bitcast(Num::i64, x);
           c_.store(size == 64 ? x : c_.conv(Conv::zext, Num::i64, x), c_.gep(table, at), 8);
         }
       }
-      V thread = c_.bin(Bin::add, c_.bin(Bin::mul, group_linear_, c_.i64(count_)), c_.bin(Bin::add, chunk_->base, c_.i64(static_cast<i64>(p) * lanes_ + l)));
+      V thread = c_.bin(Bin::add, c_.bin(Bin::mul, group_linear_, c_.i64(count_)),
+                        c_.bin(Bin::add, chunk_->base, c_.i64(static_cast<i64>(p) * lanes_ + l)));
       c_.call(fn, nullptr, {context, c_.i32(id), thread, table});
     };
     if (!check) {

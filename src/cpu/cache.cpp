@@ -34,22 +34,22 @@ struct Header {
 static_assert(sizeof(Header) == 80);
 constexpr std::size_t covered_from = 24;
 
-Hash128 checksum(std::span<const char> file) {
-  return hash128(std::as_bytes(file.subspan(covered_from)));
-}
+Hash128 checksum(std::span<const char> file) { return hash128(std::as_bytes(file.subspan(covered_from))); }
 }  // namespace
 
 std::string default_cache_folder() {
   if (const char* set = std::getenv("IRON_CACHE"); set && *set) return (fs::path(set) / "cpu").string();
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return (fs::path(xdg) / "iron" / "cpu").string();
-  if (const char* home = std::getenv("HOME"); home && *home) return (fs::path(home) / ".cache" / "iron" / "cpu").string();
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return (fs::path(home) / ".cache" / "iron" / "cpu").string();
   return {};
 }
 
 std::string cache_key(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, std::string_view llvm) {
   // Texts of checks and prints are told apart by the op's number, so the kernel's own text is what counts.
-  return hash128(fmt::format("{}\n{} {} {}\n{}\n{}\n{}\n{}", ir::print(kernel, {.locations = false}), threads.x, threads.y, threads.z,
-                             target.key(), llvm, lowering_version, kernel.op_capacity())).hex();
+  return hash128(fmt::format("{}\n{} {} {}\n{}\n{}\n{}\n{}", ir::print(kernel, {.locations = false}), threads.x,
+                             threads.y, threads.z, target.key(), llvm, lowering_version, kernel.op_capacity()))
+      .hex();
 }
 
 std::optional<CacheEntry> read_entry(const std::string& folder, const std::string& key) {
@@ -60,8 +60,8 @@ std::optional<CacheEntry> read_entry(const std::string& folder, const std::strin
   Header h;
   if (file.size() < sizeof(Header)) return std::nullopt;
   std::memcpy(&h, file.data(), sizeof h);
-  if (std::memcmp(h.magic, magic, sizeof magic) != 0 || file.size() != sizeof(Header) + h.object_bytes || key.size() != sizeof h.key ||
-      std::memcmp(h.key, key.data(), sizeof h.key) != 0)
+  if (std::memcmp(h.magic, magic, sizeof magic) != 0 || file.size() != sizeof(Header) + h.object_bytes ||
+      key.size() != sizeof h.key || std::memcmp(h.key, key.data(), sizeof h.key) != 0)
     return std::nullopt;
   if (checksum(file) != Hash128{h.check_high, h.check_low}) return std::nullopt;
   CacheEntry e;

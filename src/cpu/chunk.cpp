@@ -16,17 +16,48 @@ void Lowering::region(RegionId r) {
 void Lowering::op(OpId id) {
   const auto& o = k_.op(id);
   switch (o.code) {
-    case Opcode::Const: case Opcode::Param: case Opcode::Arg: case Opcode::Result: case Opcode::Yield: case Opcode::SharedNew:
-    case Opcode::SharedAlias: case Opcode::View: case Opcode::ArrayNew: case Opcode::TileNew: case Opcode::Assume: case Opcode::SimdBarrier:
+    case Opcode::Const:
+    case Opcode::Param:
+    case Opcode::Arg:
+    case Opcode::Result:
+    case Opcode::Yield:
+    case Opcode::SharedNew:
+    case Opcode::SharedAlias:
+    case Opcode::View:
+    case Opcode::ArrayNew:
+    case Opcode::TileNew:
+    case Opcode::Assume:
+    case Opcode::SimdBarrier:
       return;
-    case Opcode::If: branch(id); return;
-    case Opcode::For: loop(id); return;
-    case Opcode::Load: case Opcode::LoadOr: chunk_->values[id] = load(id); return;
-    case Opcode::Store: store(id); return;
-    case Opcode::AtomicRmw: case Opcode::AtomicCas: case Opcode::AtomicLoad: case Opcode::WaitUntil: chunk_->values[id] = atomic(id); return;
-    case Opcode::AtomicStore: atomic(id); return;
-    case Opcode::Fence: c_.fence(); return;
-    case Opcode::Check: case Opcode::Print: report(id); return;
+    case Opcode::If:
+      branch(id);
+      return;
+    case Opcode::For:
+      loop(id);
+      return;
+    case Opcode::Load:
+    case Opcode::LoadOr:
+      chunk_->values[id] = load(id);
+      return;
+    case Opcode::Store:
+      store(id);
+      return;
+    case Opcode::AtomicRmw:
+    case Opcode::AtomicCas:
+    case Opcode::AtomicLoad:
+    case Opcode::WaitUntil:
+      chunk_->values[id] = atomic(id);
+      return;
+    case Opcode::AtomicStore:
+      atomic(id);
+      return;
+    case Opcode::Fence:
+      c_.fence();
+      return;
+    case Opcode::Check:
+    case Opcode::Print:
+      report(id);
+      return;
     case Opcode::Prefetch: {
       const Val index = value(k_.operand(id, 1));
       const Memory m = memory(k_.operand(id, 0));
@@ -61,7 +92,8 @@ void Lowering::op(OpId id) {
       chunk_->values[id] = out;
       return;
     }
-    default: break;
+    default:
+      break;
   }
   const auto& i = k_.info_of(id);
   if (o.code >= Opcode::TileNew) {
@@ -90,19 +122,22 @@ bool Lowering::worth_a_branch(RegionId r) const {
     const auto& o = k_.op(id);
     if (o.code == Opcode::Const || o.code == Opcode::Yield) return;
     weight += k_.info_of(id).pure() ? 1 : 16;
-    if (o.code == Opcode::Div || o.code == Opcode::Rem || o.code == Opcode::Sqrt || o.code == Opcode::Rsqrt || o.code == Opcode::Recip) weight += 16;
+    if (o.code == Opcode::Div || o.code == Opcode::Rem || o.code == Opcode::Sqrt || o.code == Opcode::Rsqrt ||
+        o.code == Opcode::Recip)
+      weight += 16;
   });
   return weight >= 16;
 }
 
 Val Lowering::zeros(ir::Type type, bool as_vectors) {
   Val v{as_vectors ? chunk_->width : 1, {}};
-  for (u32 i = 0; i < type.lanes * v.packets; ++i) v.parts.push_back({math_.constant(type.elem, 0, as_vectors ? lanes_ : 0), nullptr});
+  for (u32 i = 0; i < type.lanes * v.packets; ++i)
+    v.parts.push_back({math_.constant(type.elem, 0, as_vectors ? lanes_ : 0), nullptr});
   return v;
 }
 
-// Joins a value of two blocks; where one holds packets, so does the result. The builder stands in `into`, still empty of
-// other instructions than joins.
+// Joins a value of two blocks; where one holds packets, so does the result. The builder stands in `into`, still empty
+// of other instructions than joins.
 Val Lowering::merge(const Val& a, Block from_a, const Val& b, Block from_b, ir::Type type, Block into) {
   Val out{std::max(a.packets, b.packets), {}};
   const bool uniform_both = is_uniform(a) && is_uniform(b);
@@ -143,7 +178,8 @@ void Lowering::branch(OpId id) {
     }
     c_.set(after);
     std::vector<Val> merged;
-    for (std::size_t i = 0; i < results.size(); ++i) merged.push_back(merge(values[0][i], ends[0], values[1][i], ends[1], k_.type(results[i]), after));
+    for (std::size_t i = 0; i < results.size(); ++i)
+      merged.push_back(merge(values[0][i], ends[0], values[1][i], ends[1], k_.type(results[i]), after));
     for (Block end : ends) {
       c_.set(end);
       c_.br(after);
@@ -211,7 +247,9 @@ void Lowering::branch(OpId id) {
     Val out{chunk_->width, {}};
     for (u32 c = 0; c < type.lanes; ++c)
       for (u32 p = 0; p < chunk_->width; ++p)
-        out.parts.push_back({c_.select(on[p], vector(values[0][i].at(c, p), type.elem), vector(values[1][i].at(c, p), type.elem)), nullptr});
+        out.parts.push_back(
+            {c_.select(on[p], vector(values[0][i].at(c, p), type.elem), vector(values[1][i].at(c, p), type.elem)),
+             nullptr});
     chunk_->values[results[i]] = out;
   }
 }
@@ -230,8 +268,9 @@ void Lowering::loop(OpId id) {
   const auto& args = k_.region(body).args;
   const Val start = value(k_.operand(id, 0)), end = value(k_.operand(id, 1)), step = value(k_.operand(id, 2));
   bool uniform_control = is_uniform(start) && is_uniform(end) && is_uniform(step);
-  if (until.carried_plus_one) uniform_control &= uniformity_.uniform(args[until.carried_plus_one], ir::Scope::simdgroup) &&
-                                                 is_uniform(value(k_.operand(id, until.carried_plus_one + 2)));
+  if (until.carried_plus_one)
+    uniform_control &= uniformity_.uniform(args[until.carried_plus_one], ir::Scope::simdgroup) &&
+                       is_uniform(value(k_.operand(id, until.carried_plus_one + 2)));
   if (!uniform_control) {
     varying_loop(id);
     return;
@@ -255,8 +294,11 @@ void Lowering::loop(OpId id) {
   const auto read = [&](std::size_t i) {
     Val v{carried[i].packets, {}};
     const u32 n = carried[i].packets == 1 && uniformity_.uniform(args[i + 1], ir::Scope::simdgroup) &&
-                          is_uniform(value(k_.operand(id, static_cast<u32>(i) + 3))) ? 0 : lanes_;
-    for (V slot : carried[i].at) v.parts.push_back({c_.load(c_.type(num_of(k_.type(results[i]).elem), n), slot, 1), nullptr});
+                          is_uniform(value(k_.operand(id, static_cast<u32>(i) + 3)))
+                      ? 0
+                      : lanes_;
+    for (V slot : carried[i].at)
+      v.parts.push_back({c_.load(c_.type(num_of(k_.type(results[i]).elem), n), slot, 1), nullptr});
     return v;
   };
   V first = start.parts[0].v, last = end.parts[0].v, by = step.parts[0].v;
@@ -275,10 +317,12 @@ void Lowering::loop(OpId id) {
   for (std::size_t n = 0; n < results.size(); ++n) chunk_->values[args[n + 1]] = read(n);
   region(body);
   std::vector<Val> next;
-  for (std::size_t n = 0; n < results.size(); ++n) next.push_back(value(k_.operand(k_.terminator(body), static_cast<u32>(n))));
+  for (std::size_t n = 0; n < results.size(); ++n)
+    next.push_back(value(k_.operand(k_.terminator(body), static_cast<u32>(n))));
   for (std::size_t n = 0; n < results.size(); ++n) {
     const ir::Type type = k_.type(results[n]);
-    const bool scalar_slot = carried[n].at.size() == type.lanes && c_.lanes(chunk_->values[args[n + 1]].parts[0].v) == 0;
+    const bool scalar_slot =
+        carried[n].at.size() == type.lanes && c_.lanes(chunk_->values[args[n + 1]].parts[0].v) == 0;
     if (scalar_slot && !is_uniform(next[n])) fail("CPU90", id, "a carried value that should be uniform varies");
     const Val stored_value = scalar_slot ? next[n] : vectors(next[n], type.elem, type.lanes);
     for (std::size_t s = 0; s < carried[n].at.size(); ++s) c_.store(stored_value.parts[s].v, carried[n].at[s], 1);
@@ -314,7 +358,8 @@ void Lowering::varying_loop(OpId id) {
   }
   const auto read = [&](std::size_t n) {
     Val v{width, {}};
-    for (V slot : slots[n]) v.parts.push_back({c_.load(c_.type(num_of(k_.type(results[n]).elem), lanes_), slot, 1), nullptr});
+    for (V slot : slots[n])
+      v.parts.push_back({c_.load(c_.type(num_of(k_.type(results[n]).elem), lanes_), slot, 1), nullptr});
     return v;
   };
   // The induction variable is the start plus an offset that all lanes share, unless the steps differ.
@@ -330,7 +375,9 @@ void Lowering::varying_loop(OpId id) {
     }
     live_slots.push_back(c_.alloca_array(mask_type, 1, 64));
     V live = outer.empty() || !outer[p] ? c_.integer(Num::i1, 1, lanes_) : outer[p];
-    if (!by_bound) live = c_.bin(Bin::and_, live, math_.apply(Opcode::Lt, elem, {vector(start.at(0, p), elem), vector(end.at(0, p), elem)}));
+    if (!by_bound)
+      live = c_.bin(Bin::and_, live,
+                    math_.apply(Opcode::Lt, elem, {vector(start.at(0, p), elem), vector(end.at(0, p), elem)}));
     c_.store(live, live_slots[p], 1);
   }
   Block head = c_.block("while"), run = c_.block("do"), after = c_.block("endwhile");
@@ -340,9 +387,12 @@ void Lowering::varying_loop(OpId id) {
   V shift = shared_step ? c_.load(c_.type(num), offset, 1) : nullptr;
   for (u32 p = 0; p < width; ++p) {
     const Part& s = start.at(0, p);
-    if (!shared_step) induction.parts.push_back({c_.load(c_.type(num, lanes_), i_slots[p], 1), nullptr});
-    else if (c_.lanes(s.v)) induction.parts.push_back({c_.bin(Bin::add, s.v, c_.splat(shift, lanes_)), nullptr});
-    else induction.parts.push_back({c_.bin(Bin::add, s.v, shift), s.stride});
+    if (!shared_step)
+      induction.parts.push_back({c_.load(c_.type(num, lanes_), i_slots[p], 1), nullptr});
+    else if (c_.lanes(s.v))
+      induction.parts.push_back({c_.bin(Bin::add, s.v, c_.splat(shift, lanes_)), nullptr});
+    else
+      induction.parts.push_back({c_.bin(Bin::add, s.v, shift), s.stride});
   }
   std::vector<V> live(width);
   V any = nullptr;
@@ -354,7 +404,8 @@ void Lowering::varying_loop(OpId id) {
       if (!done) less.v = c_.cmp(Cmp::slt, vector(induction.at(0, p), elem), vector(end.at(0, p), elem));
       live[p] = c_.bin(Bin::and_, live[p], less.v);
     }
-    if (until.carried_plus_one) live[p] = c_.bin(Bin::and_, live[p], c_.not_(read(until.carried_plus_one - 1).at(0, p).v));
+    if (until.carried_plus_one)
+      live[p] = c_.bin(Bin::and_, live[p], c_.not_(read(until.carried_plus_one - 1).at(0, p).v));
     any = any ? c_.bin(Bin::or_, any, live[p]) : live[p];
   }
   c_.br(c_.or_reduce(any), run, after);
@@ -370,7 +421,8 @@ void Lowering::varying_loop(OpId id) {
   }
   for (std::size_t n = 0; n < results.size(); ++n) {
     const Val old = chunk_->values[args[n + 1]];
-    for (u32 s = 0; s < slots[n].size(); ++s) c_.store(c_.select(live[s % width], next[n].parts[s].v, old.parts[s].v), slots[n][s], 1);
+    for (u32 s = 0; s < slots[n].size(); ++s)
+      c_.store(c_.select(live[s % width], next[n].parts[s].v, old.parts[s].v), slots[n][s], 1);
   }
   for (u32 p = 0; p < width; ++p) {
     V i = vector(induction.at(0, p), elem), by = vector(step.at(0, p), elem);

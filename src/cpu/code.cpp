@@ -14,16 +14,25 @@ using namespace llvm;
 
 u32 bits_of(Num n) {
   switch (n) {
-    case Num::i1: return 1;
-    case Num::i8: return 8;
-    case Num::i16: return 16;
-    case Num::i32: case Num::f32: return 32;
-    case Num::i64: case Num::f64: case Num::ptr: return 64;
+    case Num::i1:
+      return 1;
+    case Num::i8:
+      return 8;
+    case Num::i16:
+      return 16;
+    case Num::i32:
+    case Num::f32:
+      return 32;
+    case Num::i64:
+    case Num::f64:
+    case Num::ptr:
+      return 64;
   }
   return 0;
 }
 
-Code::Code(const CpuTarget& target, std::string name) : target_(target), name_(std::move(name)), module_(std::make_unique<Module>()) {
+Code::Code(const CpuTarget& target, std::string name)
+    : target_(target), name_(std::move(name)), module_(std::make_unique<Module>()) {
   module_->module = std::make_unique<llvm::Module>(name_, *module_->context);
 }
 Code::~Code() = default;
@@ -50,8 +59,10 @@ void Code::begin(std::span<const BodyParam> params) {
   for (const auto& p : params) types.push_back(type(p.num));
   m.params = params.size();
   types.insert(types.end(), {i32t, i32t, ptr});
-  m.body = Function::Create(FunctionType::get(Type::getVoidTy(c), types, false), Function::InternalLinkage, name_ + ".body", m.module.get());
-  auto* outer = Function::Create(FunctionType::get(Type::getVoidTy(c), {ptr, i32t, i32t, ptr}, false), Function::ExternalLinkage, name_, m.module.get());
+  m.body = Function::Create(FunctionType::get(Type::getVoidTy(c), types, false), Function::InternalLinkage,
+                            name_ + ".body", m.module.get());
+  auto* outer = Function::Create(FunctionType::get(Type::getVoidTy(c), {ptr, i32t, i32t, ptr}, false),
+                                 Function::ExternalLinkage, name_, m.module.get());
   set_attributes(m.body, target_);
   set_attributes(outer, target_);
   m.body->addFnAttr(Attribute::NoInline);
@@ -68,8 +79,10 @@ void Code::begin(std::span<const BodyParam> params) {
   std::vector<Value*> values;
   for (const auto& p : params) {
     Value* at = b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), outer->getArg(0), p.slot);
-    if (p.num == Num::i1) values.push_back(b.CreateTrunc(b.CreateLoad(b.getInt8Ty(), at), b.getInt1Ty()));
-    else values.push_back(b.CreateLoad(type(p.num), at));
+    if (p.num == Num::i1)
+      values.push_back(b.CreateTrunc(b.CreateLoad(b.getInt8Ty(), at), b.getInt1Ty()));
+    else
+      values.push_back(b.CreateLoad(type(p.num), at));
   }
   values.insert(values.end(), {outer->getArg(1), outer->getArg(2), outer->getArg(3)});
   b.CreateCall(m.body, values);
@@ -91,10 +104,17 @@ Ty Code::type(Num n, u32 lanes) {
   auto& c = *module_->context;
   Type* t = nullptr;
   switch (n) {
-    case Num::f32: t = Type::getFloatTy(c); break;
-    case Num::f64: t = Type::getDoubleTy(c); break;
-    case Num::ptr: t = PointerType::get(c, 0); break;
-    default: t = Type::getIntNTy(c, bits_of(n));
+    case Num::f32:
+      t = Type::getFloatTy(c);
+      break;
+    case Num::f64:
+      t = Type::getDoubleTy(c);
+      break;
+    case Num::ptr:
+      t = PointerType::get(c, 0);
+      break;
+    default:
+      t = Type::getIntNTy(c, bits_of(n));
   }
   return lanes ? FixedVectorType::get(t, lanes) : t;
 }
@@ -104,11 +124,16 @@ Num Code::num(V v) const {
   if (t->isDoubleTy()) return Num::f64;
   if (t->isPointerTy()) return Num::ptr;
   switch (t->getIntegerBitWidth()) {
-    case 1: return Num::i1;
-    case 8: return Num::i8;
-    case 16: return Num::i16;
-    case 32: return Num::i32;
-    default: return Num::i64;
+    case 1:
+      return Num::i1;
+    case 8:
+      return Num::i8;
+    case 16:
+      return Num::i16;
+    case 32:
+      return Num::i32;
+    default:
+      return Num::i64;
   }
 }
 u32 Code::lanes(V v) const {
@@ -134,8 +159,9 @@ V Code::real(Num n, f64 value, u32 l) {
 }
 V Code::bits(Num n, u64 value, u32 l) {
   if (n != Num::f32 && n != Num::f64) return integer(n, value, l);
-  Constant* c = n == Num::f32 ? ConstantFP::get(*module_->context, APFloat(APFloat::IEEEsingle(), APInt(32, value & 0xffffffffu)))
-                              : ConstantFP::get(*module_->context, APFloat(APFloat::IEEEdouble(), APInt(64, value)));
+  Constant* c = n == Num::f32
+                    ? ConstantFP::get(*module_->context, APFloat(APFloat::IEEEsingle(), APInt(32, value & 0xffffffffu)))
+                    : ConstantFP::get(*module_->context, APFloat(APFloat::IEEEdouble(), APInt(64, value)));
   return l ? ConstantVector::getSplat(ElementCount::getFixed(l), c) : c;
 }
 V Code::constants(Num n, std::span<const u64> values) {
@@ -147,14 +173,14 @@ V Code::zero_like(V v) { return Constant::getNullValue(v->getType()); }
 
 V Code::bin(Bin op, V a, V b) {
   static constexpr Instruction::BinaryOps ops[] = {
-      Instruction::Add, Instruction::Sub, Instruction::Mul, Instruction::UDiv, Instruction::SDiv, Instruction::URem,
-      Instruction::SRem, Instruction::And, Instruction::Or, Instruction::Xor, Instruction::Shl, Instruction::LShr,
+      Instruction::Add,  Instruction::Sub,  Instruction::Mul,  Instruction::UDiv, Instruction::SDiv, Instruction::URem,
+      Instruction::SRem, Instruction::And,  Instruction::Or,   Instruction::Xor,  Instruction::Shl,  Instruction::LShr,
       Instruction::AShr, Instruction::FAdd, Instruction::FSub, Instruction::FMul, Instruction::FDiv};
   return module_->builder.CreateBinOp(ops[static_cast<int>(op)], a, b);
 }
 V Code::cmp(Cmp op, V a, V b) {
   static constexpr CmpInst::Predicate ops[] = {
-      CmpInst::ICMP_EQ, CmpInst::ICMP_NE, CmpInst::ICMP_ULT, CmpInst::ICMP_ULE, CmpInst::ICMP_UGT, CmpInst::ICMP_UGE,
+      CmpInst::ICMP_EQ,  CmpInst::ICMP_NE,  CmpInst::ICMP_ULT, CmpInst::ICMP_ULE, CmpInst::ICMP_UGT, CmpInst::ICMP_UGE,
       CmpInst::ICMP_SLT, CmpInst::ICMP_SLE, CmpInst::ICMP_SGT, CmpInst::ICMP_SGE, CmpInst::FCMP_OEQ, CmpInst::FCMP_UNE,
       CmpInst::FCMP_OLT, CmpInst::FCMP_OLE, CmpInst::FCMP_OGT, CmpInst::FCMP_OGE, CmpInst::FCMP_UNO};
   return module_->builder.CreateCmp(ops[static_cast<int>(op)], a, b);
@@ -166,17 +192,28 @@ V Code::fneg(V a) { return module_->builder.CreateFNeg(a); }
 V Code::fn(Fn f, V a) {
   auto& b = module_->builder;
   switch (f) {
-    case Fn::sqrt: return b.CreateUnaryIntrinsic(Intrinsic::sqrt, a);
-    case Fn::floor: return b.CreateUnaryIntrinsic(Intrinsic::floor, a);
-    case Fn::ceil: return b.CreateUnaryIntrinsic(Intrinsic::ceil, a);
-    case Fn::trunc: return b.CreateUnaryIntrinsic(Intrinsic::trunc, a);
-    case Fn::roundeven: return b.CreateUnaryIntrinsic(Intrinsic::roundeven, a);
-    case Fn::fabs: return b.CreateUnaryIntrinsic(Intrinsic::fabs, a);
-    case Fn::ctpop: return b.CreateUnaryIntrinsic(Intrinsic::ctpop, a);
-    case Fn::bitreverse: return b.CreateUnaryIntrinsic(Intrinsic::bitreverse, a);
-    case Fn::clz: return b.CreateBinaryIntrinsic(Intrinsic::ctlz, a, b.getFalse());
-    case Fn::ctz: return b.CreateBinaryIntrinsic(Intrinsic::cttz, a, b.getFalse());
-    default: llvm_unreachable("not a function of one operand");
+    case Fn::sqrt:
+      return b.CreateUnaryIntrinsic(Intrinsic::sqrt, a);
+    case Fn::floor:
+      return b.CreateUnaryIntrinsic(Intrinsic::floor, a);
+    case Fn::ceil:
+      return b.CreateUnaryIntrinsic(Intrinsic::ceil, a);
+    case Fn::trunc:
+      return b.CreateUnaryIntrinsic(Intrinsic::trunc, a);
+    case Fn::roundeven:
+      return b.CreateUnaryIntrinsic(Intrinsic::roundeven, a);
+    case Fn::fabs:
+      return b.CreateUnaryIntrinsic(Intrinsic::fabs, a);
+    case Fn::ctpop:
+      return b.CreateUnaryIntrinsic(Intrinsic::ctpop, a);
+    case Fn::bitreverse:
+      return b.CreateUnaryIntrinsic(Intrinsic::bitreverse, a);
+    case Fn::clz:
+      return b.CreateBinaryIntrinsic(Intrinsic::ctlz, a, b.getFalse());
+    case Fn::ctz:
+      return b.CreateBinaryIntrinsic(Intrinsic::cttz, a, b.getFalse());
+    default:
+      llvm_unreachable("not a function of one operand");
   }
 }
 V Code::fn(Fn f, V a, V b) {
@@ -191,17 +228,28 @@ V Code::conv(Conv c, Num to, V a) {
   auto& b = module_->builder;
   Type* t = type(to, lanes(a));
   switch (c) {
-    case Conv::zext: return b.CreateZExt(a, t);
-    case Conv::sext: return b.CreateSExt(a, t);
-    case Conv::trunc: return b.CreateTrunc(a, t);
-    case Conv::fpext: return b.CreateFPExt(a, t);
-    case Conv::fptrunc: return b.CreateFPTrunc(a, t);
-    case Conv::sitofp: return b.CreateSIToFP(a, t);
-    case Conv::uitofp: return b.CreateUIToFP(a, t);
-    case Conv::fptosi: return b.CreateFPToSI(a, t);
-    case Conv::fptoui: return b.CreateFPToUI(a, t);
-    case Conv::fptosi_sat: return b.CreateIntrinsic(Intrinsic::fptosi_sat, {t, a->getType()}, {a});
-    case Conv::fptoui_sat: return b.CreateIntrinsic(Intrinsic::fptoui_sat, {t, a->getType()}, {a});
+    case Conv::zext:
+      return b.CreateZExt(a, t);
+    case Conv::sext:
+      return b.CreateSExt(a, t);
+    case Conv::trunc:
+      return b.CreateTrunc(a, t);
+    case Conv::fpext:
+      return b.CreateFPExt(a, t);
+    case Conv::fptrunc:
+      return b.CreateFPTrunc(a, t);
+    case Conv::sitofp:
+      return b.CreateSIToFP(a, t);
+    case Conv::uitofp:
+      return b.CreateUIToFP(a, t);
+    case Conv::fptosi:
+      return b.CreateFPToSI(a, t);
+    case Conv::fptoui:
+      return b.CreateFPToUI(a, t);
+    case Conv::fptosi_sat:
+      return b.CreateIntrinsic(Intrinsic::fptosi_sat, {t, a->getType()}, {a});
+    case Conv::fptoui_sat:
+      return b.CreateIntrinsic(Intrinsic::fptoui_sat, {t, a->getType()}, {a});
   }
   return nullptr;
 }
@@ -249,23 +297,29 @@ V Code::alloca_array(Ty t, u32 count, u32 align) {
   return a;
 }
 V Code::gep(V base, V offset) { return module_->builder.CreatePtrAdd(base, offset); }
-V Code::gep(V base, u64 offset) { return offset ? module_->builder.CreatePtrAdd(base, module_->builder.getInt64(offset)) : base; }
+V Code::gep(V base, u64 offset) {
+  return offset ? module_->builder.CreatePtrAdd(base, module_->builder.getInt64(offset)) : base;
+}
 V Code::load(Ty t, V ptr, u32 align) { return module_->builder.CreateAlignedLoad(t, ptr, Align(align)); }
 void Code::store(V value, V ptr, u32 align) { module_->builder.CreateAlignedStore(value, ptr, Align(align)); }
 void Code::store_nontemporal(V value, V ptr, u32 align) {
   auto* s = module_->builder.CreateAlignedStore(value, ptr, Align(align));
   auto& c = *module_->context;
-  s->setMetadata(LLVMContext::MD_nontemporal, MDNode::get(c, ConstantAsMetadata::get(ConstantInt::get(Type::getInt32Ty(c), 1))));
+  s->setMetadata(LLVMContext::MD_nontemporal,
+                 MDNode::get(c, ConstantAsMetadata::get(ConstantInt::get(Type::getInt32Ty(c), 1))));
 }
 V Code::masked_load(Ty t, V ptr, u32 align, V mask, V other) {
   return module_->builder.CreateMaskedLoad(t, ptr, Align(align), mask, other);
 }
-void Code::masked_store(V value, V ptr, u32 align, V mask) { module_->builder.CreateMaskedStore(value, ptr, Align(align), mask); }
+void Code::masked_store(V value, V ptr, u32 align, V mask) {
+  module_->builder.CreateMaskedStore(value, ptr, Align(align), mask);
+}
 
 V Code::atomic_rmw(Rmw op, V ptr, V value, bool relaxed) {
-  static constexpr AtomicRMWInst::BinOp ops[] = {AtomicRMWInst::Add, AtomicRMWInst::Sub, AtomicRMWInst::Min, AtomicRMWInst::Max,
-                                                 AtomicRMWInst::UMin, AtomicRMWInst::UMax, AtomicRMWInst::And, AtomicRMWInst::Or,
-                                                 AtomicRMWInst::Xor, AtomicRMWInst::Xchg, AtomicRMWInst::FAdd};
+  static constexpr AtomicRMWInst::BinOp ops[] = {AtomicRMWInst::Add,  AtomicRMWInst::Sub,  AtomicRMWInst::Min,
+                                                 AtomicRMWInst::Max,  AtomicRMWInst::UMin, AtomicRMWInst::UMax,
+                                                 AtomicRMWInst::And,  AtomicRMWInst::Or,   AtomicRMWInst::Xor,
+                                                 AtomicRMWInst::Xchg, AtomicRMWInst::FAdd};
   return module_->builder.CreateAtomicRMW(ops[static_cast<int>(op)], ptr, value, MaybeAlign(),
                                           relaxed ? AtomicOrdering::Monotonic : AtomicOrdering::SequentiallyConsistent);
 }

@@ -24,7 +24,22 @@ using Block = llvm::BasicBlock*;
 enum class Num : u8 { i1, i8, i16, i32, i64, f32, f64, ptr };
 enum class Bin : u8 { add, sub, mul, udiv, sdiv, urem, srem, and_, or_, xor_, shl, lshr, ashr, fadd, fsub, fmul, fdiv };
 enum class Cmp : u8 { eq, ne, ult, ule, ugt, uge, slt, sle, sgt, sge, oeq, une, olt, ole, ogt, oge, uno };
-enum class Fn : u8 { sqrt, floor, ceil, trunc, roundeven, fabs, ctpop, clz, ctz, bitreverse, fma, copysign, fshl, fshr };
+enum class Fn : u8 {
+  sqrt,
+  floor,
+  ceil,
+  trunc,
+  roundeven,
+  fabs,
+  ctpop,
+  clz,
+  ctz,
+  bitreverse,
+  fma,
+  copysign,
+  fshl,
+  fshr
+};
 enum class Conv : u8 { zext, sext, trunc, fpext, fptrunc, sitofp, uitofp, fptosi, fptoui, fptosi_sat, fptoui_sat };
 enum class Rmw : u8 { add, sub, smin, smax, umin, umax, and_, or_, xor_, xchg, fadd };
 
@@ -33,9 +48,9 @@ u32 bits_of(Num n);
 /// A parameter of the compiled function's body.
 struct BodyParam {
   Num num = Num::ptr;
-  u32 slot = 0;            ///< 64-bit word of the argument block
-  bool readonly = false;   ///< of a buffer that nothing writes
-  bool noalias = true;     ///< of a buffer that nothing else overlaps
+  u32 slot = 0;           ///< 64-bit word of the argument block
+  bool readonly = false;  ///< of a buffer that nothing writes
+  bool noalias = true;    ///< of a buffer that nothing else overlaps
 };
 
 /// One module with one kernel in it, under construction at a point.
@@ -78,10 +93,10 @@ class Code {
   V fn(Fn f, V a, V b);
   V fn(Fn f, V a, V b, V c);
   V conv(Conv c, Num to, V a);
-  V half_to_float(V bits16);   ///< by the hardware's conversion
-  V float_to_half(V value);    ///< the same, rounding to nearest even
-  V bitcast(Num to, V a);      ///< lanes as they are
-  V mask_bits(V mask);         ///< a vector of i1 as an integer of that many bits, zero-extended to i32
+  V half_to_float(V bits16);  ///< by the hardware's conversion
+  V float_to_half(V value);   ///< the same, rounding to nearest even
+  V bitcast(Num to, V a);     ///< lanes as they are
+  V mask_bits(V mask);        ///< a vector of i1 as an integer of that many bits, zero-extended to i32
   V splat(V scalar, u32 lanes);
   V extract(V vec, u32 lane);
   V extract(V vec, V lane);

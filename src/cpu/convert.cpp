@@ -5,14 +5,29 @@ namespace iron::cpu {
 
 Num num_of(DType type) {
   switch (type) {
-    case DType::boolean: return Num::i1;
-    case DType::i8: case DType::u8: return Num::i8;
-    case DType::i16: case DType::u16: case DType::f16: case DType::bf16: return Num::i16;
-    case DType::i32: case DType::u32: return Num::i32;
-    case DType::i64: case DType::u64: case DType::index: return Num::i64;
-    case DType::f32: return Num::f32;
-    case DType::f64: return Num::f64;
-    case DType::none: break;
+    case DType::boolean:
+      return Num::i1;
+    case DType::i8:
+    case DType::u8:
+      return Num::i8;
+    case DType::i16:
+    case DType::u16:
+    case DType::f16:
+    case DType::bf16:
+      return Num::i16;
+    case DType::i32:
+    case DType::u32:
+      return Num::i32;
+    case DType::i64:
+    case DType::u64:
+    case DType::index:
+      return Num::i64;
+    case DType::f32:
+      return Num::f32;
+    case DType::f64:
+      return Num::f64;
+    case DType::none:
+      break;
   }
   return Num::i32;
 }
@@ -61,7 +76,8 @@ V Arith::odd_float(V d) {
   V low = c_.cmp(Cmp::olt, c_.fn(Fn::fabs, back), c_.fn(Fn::fabs, d));
   V high = c_.cmp(Cmp::ogt, c_.fn(Fn::fabs, back), c_.fn(Fn::fabs, d));
   V even = c_.cmp(Cmp::eq, c_.bin(Bin::and_, bits, k(bits, 1)), k(bits, 0));
-  V moved = c_.select(low, c_.bin(Bin::add, bits, k(bits, 1)), c_.select(high, c_.bin(Bin::sub, bits, k(bits, 1)), bits));
+  V moved =
+      c_.select(low, c_.bin(Bin::add, bits, k(bits, 1)), c_.select(high, c_.bin(Bin::sub, bits, k(bits, 1)), bits));
   return as_float(c_.select(even, moved, bits));
 }
 
@@ -90,7 +106,8 @@ V Arith::cast(DType to, DType from, V v) {
   }
   if (from == DType::boolean) {
     if (!to_float) return c_.conv(Conv::zext, n, v);
-    if (narrow16) return c_.select(v, constant(to, to == DType::f16 ? 0x3c00 : 0x3f80, c_.lanes(v)), constant(to, 0, c_.lanes(v)));
+    if (narrow16)
+      return c_.select(v, constant(to, to == DType::f16 ? 0x3c00 : 0x3f80, c_.lanes(v)), constant(to, 0, c_.lanes(v)));
     return c_.conv(Conv::uitofp, n, v);
   }
   if (from_float) {
@@ -112,7 +129,9 @@ V Arith::cast(DType to, DType from, V v) {
 }
 
 V Arith::decode(ir::Opcode code, V a) {
-  const auto part = [&](u64 mask, u64 shift) { return c_.bin(Bin::shl, c_.bin(Bin::and_, a, k(a, mask)), k(a, shift)); };
+  const auto part = [&](u64 mask, u64 shift) {
+    return c_.bin(Bin::shl, c_.bin(Bin::and_, a, k(a, mask)), k(a, shift));
+  };
   if (code == ir::Opcode::DecodeE8M0) {
     V b = c_.bin(Bin::and_, a, k(a, 255));
     V r = c_.select(c_.cmp(Cmp::eq, b, k(a, 0)), k(a, 0x00400000), c_.bin(Bin::shl, b, k(a, 23)));

@@ -53,8 +53,9 @@ void Lowering::classify(RegionId r) {
     if (op.code == Opcode::For && together) {
       const auto until = ir::unpack<ir::UntilImm>(op.imm);
       const OpId start = k_.operand(id, 0);
-      if (!until.carried_plus_one && k_.type(start).is_index() && !uniformity_.uniform(start, Scope::threadgroup) && lockstep_start(start) &&
-          uniformity_.uniform(k_.operand(id, 1), Scope::threadgroup) && uniformity_.uniform(k_.operand(id, 2), Scope::threadgroup))
+      if (!until.carried_plus_one && k_.type(start).is_index() && !uniformity_.uniform(start, Scope::threadgroup) &&
+          lockstep_start(start) && uniformity_.uniform(k_.operand(id, 1), Scope::threadgroup) &&
+          uniformity_.uniform(k_.operand(id, 2), Scope::threadgroup))
         lockstep_[id] = structural_[id] = true;
     }
     if (op.code == Opcode::If && together && k_.results(id).empty() && k_.region(k_.region_of(id, 1)).ops.size() <= 1) {
@@ -80,8 +81,10 @@ PacketArray Lowering::packet_array(ir::Type type) {
   const u64 padded = (u64{count_} + lanes_ - 1) / lanes_ * lanes_;
   const u64 bytes = padded * bits_of(a.num) / 8 * a.comps;
   // One packet or two: registers, once LLVM has looked at them.
-  if (count_ <= 32) a.ptr = c_.alloca_array(c_.type(a.num, static_cast<u32>(padded)), a.comps, 64);
-  else a.ptr = c_.gep(c_.scratch(), scratch(bytes));
+  if (count_ <= 32)
+    a.ptr = c_.alloca_array(c_.type(a.num, static_cast<u32>(padded)), a.comps, 64);
+  else
+    a.ptr = c_.gep(c_.scratch(), scratch(bytes));
   return a;
 }
 PacketArray& Lowering::array_of(OpId id) {
@@ -118,7 +121,8 @@ void Lowering::store_array(const PacketArray& a, const Val& v, DType elem) {
     }
 }
 
-// --- segments ------------------------------------------------------------------------------------------------------------
+// --- segments
+// ------------------------------------------------------------------------------------------------------------
 
 bool Lowering::available(OpId id) const {
   const auto code = k_.op(id).code;
@@ -130,8 +134,9 @@ bool Lowering::rematerialisable(OpId id) {
   if (available(id)) return true;
   if (const auto it = remat_.find(id); it != remat_.end()) return it->second != 0;
   const auto& op = k_.op(id);
-  bool yes = k_.info_of(id).pure() && op.region_count == 0 && op.type.is_scalar() && !is_float(op.type.elem) && op.code != Opcode::Arg &&
-             op.code != Opcode::Result && !k_.info_of(id).has(ir::Math | ir::Fast) && op.code < Opcode::TileNew;
+  bool yes = k_.info_of(id).pure() && op.region_count == 0 && op.type.is_scalar() && !is_float(op.type.elem) &&
+             op.code != Opcode::Arg && op.code != Opcode::Result && !k_.info_of(id).has(ir::Math | ir::Fast) &&
+             op.code < Opcode::TileNew;
   for (const OpId o : k_.operands(id)) yes = yes && rematerialisable(o);
   remat_[id] = yes;
   return yes;
@@ -154,7 +159,8 @@ std::vector<OpId> Lowering::escapes(RegionId r, const std::vector<OpId>& ops, bo
     for (const OpId user : users_[id]) {
       if (k_.op(user).code == Opcode::Result) continue;
       if (inside.count(ancestor_in(r, user))) continue;
-      if (last && !uniform_value && k_.op(user).code == Opcode::Yield && k_.op(user).region == r) continue;  // copied by the segment itself
+      if (last && !uniform_value && k_.op(user).code == Opcode::Yield && k_.op(user).region == r)
+        continue;  // copied by the segment itself
       out.push_back(id);
       break;
     }
@@ -169,13 +175,15 @@ void Lowering::flush(RegionId r, const std::vector<Copy>& copies, bool last) {
   segment(ops, escapes(r, ops, last), copies);
 }
 
-void Lowering::segment(const std::vector<OpId>& ops, const std::vector<OpId>& escaping, const std::vector<Copy>& copies) {
+void Lowering::segment(const std::vector<OpId>& ops, const std::vector<OpId>& escaping,
+                       const std::vector<Copy>& copies) {
   bool whole_simdgroups = false;
   u32 size = 0;
   for (const OpId id : ops) {
     const auto look = [&](OpId o) {
       const auto& i = k_.info_of(o);
-      whole_simdgroups |= i.has(ir::Convergent) || i.scope == Scope::simdgroup || i.scope == Scope::tile || k_.op(o).code == Opcode::AssumeUniform;
+      whole_simdgroups |= i.has(ir::Convergent) || i.scope == Scope::simdgroup || i.scope == Scope::tile ||
+                          k_.op(o).code == Opcode::AssumeUniform;
       size += k_.op(o).code != Opcode::Const;
     };
     look(id);
@@ -236,12 +244,14 @@ void Lowering::segment(const std::vector<OpId>& ops, const std::vector<OpId>& es
     const auto a = arrays_.at(id);
     arrays_.erase(id);
     Val v{1, {}};
-    for (u32 c = 0; c < a.comps; ++c) v.parts.push_back({loaded(c_.load(c_.type(a.num), c_.gep(a.ptr, u64{c} * 8), 8), k_.type(id).elem), nullptr});
+    for (u32 c = 0; c < a.comps; ++c)
+      v.parts.push_back({loaded(c_.load(c_.type(a.num), c_.gep(a.ptr, u64{c} * 8), 8), k_.type(id).elem), nullptr});
     group_[id] = v;
   }
 }
 
-void Lowering::chunk_body(const std::vector<OpId>& ops, const std::vector<OpId>& escaping, const std::vector<Copy>& copies, u32 width, V base, bool masked) {
+void Lowering::chunk_body(const std::vector<OpId>& ops, const std::vector<OpId>& escaping,
+                          const std::vector<Copy>& copies, u32 width, V base, bool masked) {
   Chunk chunk;
   chunk.width = width, chunk.base = base;
   chunk_ = &chunk;
@@ -298,7 +308,8 @@ V Lowering::leader_value(OpId id) {
   return v;
 }
 
-// --- regions -------------------------------------------------------------------------------------------------------------
+// --- regions
+// -------------------------------------------------------------------------------------------------------------
 
 void Lowering::group_region(RegionId r) {
   std::unordered_set<OpId> deferred;
@@ -312,34 +323,53 @@ void Lowering::group_region(RegionId r) {
     const auto& op = k_.op(id);
     const auto& info = k_.info_of(id);
     switch (op.code) {
-      case Opcode::Const: case Opcode::Param: case Opcode::Arg: case Opcode::SharedNew: case Opcode::SharedAlias: case Opcode::View:
-      case Opcode::ArrayNew: case Opcode::TileNew: case Opcode::Assume: case Opcode::Yield:
+      case Opcode::Const:
+      case Opcode::Param:
+      case Opcode::Arg:
+      case Opcode::SharedNew:
+      case Opcode::SharedAlias:
+      case Opcode::View:
+      case Opcode::ArrayNew:
+      case Opcode::TileNew:
+      case Opcode::Assume:
+      case Opcode::Yield:
         continue;
-      case Opcode::Roles: fail("CPU03", id, "the CPU device does not run roles");
-      case Opcode::Call: fail("CPU02", id, "a kernel call reached the CPU device", "run kernel_inline first");
-      case Opcode::SlotNew: case Opcode::SlotLoad: case Opcode::SlotStore: fail("CPU02", id, "a slot reached the CPU device", "promote slots first");
-      default: break;
+      case Opcode::Roles:
+        fail("CPU03", id, "the CPU device does not run roles");
+      case Opcode::Call:
+        fail("CPU02", id, "a kernel call reached the CPU device", "run kernel_inline first");
+      case Opcode::SlotNew:
+      case Opcode::SlotLoad:
+      case Opcode::SlotStore:
+        fail("CPU02", id, "a slot reached the CPU device", "promote slots first");
+      default:
+        break;
     }
     if (op.code == Opcode::Result) {
       if (!structural_[k_.operand(id, 0)]) pending_.push_back(id), deferred.insert(id);
       continue;
     }
     if (structural_[id]) {
-      if (op.code == Opcode::If) group_if(id);
-      else if (op.code == Opcode::For) lockstep_[id] ? lockstep_loop(id) : group_loop(id);
-      else collective(id);
+      if (op.code == Opcode::If)
+        group_if(id);
+      else if (op.code == Opcode::For)
+        lockstep_[id] ? lockstep_loop(id) : group_loop(id);
+      else
+        collective(id);
       pending_writes = false;
       deferred.clear();
       continue;
     }
     const bool once = uniformity_.uniform(id, Scope::threadgroup) && op.region_count == 0 && op.type.is_value() &&
-                      std::all_of(k_.operands(id).begin(), k_.operands(id).end(), [&](OpId o) { return !k_.type(o).is_value() || ready(o); });
+                      std::all_of(k_.operands(id).begin(), k_.operands(id).end(),
+                                  [&](OpId o) { return !k_.type(o).is_value() || ready(o); });
     if (once && info.pure()) {
       group_[id] = pure(id);
       continue;
     }
-    if (once && (op.code == Opcode::Load || op.code == Opcode::LoadOr) && k_.type(k_.operand(id, 0)).space != ir::Space::priv &&
-        (ir::reads_immutable(k_, id) || !pending_writes) && !limit_) {
+    if (once && (op.code == Opcode::Load || op.code == Opcode::LoadOr) &&
+        k_.type(k_.operand(id, 0)).space != ir::Space::priv && (ir::reads_immutable(k_, id) || !pending_writes) &&
+        !limit_) {
       group_[id] = load(id);
       continue;
     }
@@ -376,8 +406,10 @@ void Lowering::group_if(OpId id) {
   std::vector<V> slots(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
     const ir::Type t = k_.type(results[i]);
-    if (uniformity_.uniform(results[i], Scope::threadgroup)) slots[i] = c_.alloca_array(c_.type(Num::i64), t.lanes, 8);
-    else array_of(results[i]);
+    if (uniformity_.uniform(results[i], Scope::threadgroup))
+      slots[i] = c_.alloca_array(c_.type(Num::i64), t.lanes, 8);
+    else
+      array_of(results[i]);
   }
   Block blocks[] = {c_.block("then"), c_.block("else")}, after = c_.block("endif");
   c_.br(condition, blocks[0], blocks[1]);
@@ -386,7 +418,8 @@ void Lowering::group_if(OpId id) {
     group_region(arms[arm]);
     std::vector<Copy> copies;
     for (std::size_t i = 0; i < results.size(); ++i)
-      if (!slots[i]) copies.push_back({k_.operand(k_.terminator(arms[arm]), static_cast<u32>(i)), arrays_.at(results[i])});
+      if (!slots[i])
+        copies.push_back({k_.operand(k_.terminator(arms[arm]), static_cast<u32>(i)), arrays_.at(results[i])});
     flush(arms[arm], copies, true);
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (!slots[i]) continue;
@@ -400,7 +433,11 @@ void Lowering::group_if(OpId id) {
     if (!slots[i]) continue;
     const ir::Type t = k_.type(results[i]);
     Val v{1, {}};
-    for (u32 c = 0; c < t.lanes; ++c) v.parts.push_back({loaded(c_.load(c_.type(t.elem == DType::boolean ? Num::i8 : num_of(t.elem)), c_.gep(slots[i], u64{c} * 8), 8), t.elem), nullptr});
+    for (u32 c = 0; c < t.lanes; ++c)
+      v.parts.push_back({loaded(c_.load(c_.type(t.elem == DType::boolean ? Num::i8 : num_of(t.elem)),
+                                        c_.gep(slots[i], u64{c} * 8), 8),
+                                t.elem),
+                         nullptr});
     group_[results[i]] = v;
   }
 }
@@ -414,8 +451,10 @@ void Lowering::group_loop(OpId id) {
   std::vector<V> slots(results.size());
   std::vector<Copy> copies;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (is_scalar(i)) slots[i] = c_.alloca_array(c_.type(Num::i64), k_.type(results[i]).lanes, 8);
-    else copies.push_back({k_.operand(id, static_cast<u32>(i) + 3), array_of(args[i + 1])});
+    if (is_scalar(i))
+      slots[i] = c_.alloca_array(c_.type(Num::i64), k_.type(results[i]).lanes, 8);
+    else
+      copies.push_back({k_.operand(id, static_cast<u32>(i) + 3), array_of(args[i + 1])});
   }
   flush(r, copies);
   const auto keep = [&](std::size_t i, OpId from) {
@@ -425,7 +464,11 @@ void Lowering::group_loop(OpId id) {
   const auto fetch = [&](std::size_t i) {
     const ir::Type t = k_.type(results[i]);
     Val v{1, {}};
-    for (u32 c = 0; c < t.lanes; ++c) v.parts.push_back({loaded(c_.load(c_.type(t.elem == DType::boolean ? Num::i8 : num_of(t.elem)), c_.gep(slots[i], u64{c} * 8), 8), t.elem), nullptr});
+    for (u32 c = 0; c < t.lanes; ++c)
+      v.parts.push_back({loaded(c_.load(c_.type(t.elem == DType::boolean ? Num::i8 : num_of(t.elem)),
+                                        c_.gep(slots[i], u64{c} * 8), 8),
+                                t.elem),
+                         nullptr});
     return v;
   };
   V first = scalar(k_.operand(id, 0)), last = scalar(k_.operand(id, 1)), by = scalar(k_.operand(id, 2));
@@ -457,32 +500,37 @@ void Lowering::group_loop(OpId id) {
   for (std::size_t n = 0; n < results.size(); ++n)
     if (slots[n]) next[n] = value(k_.operand(yield, static_cast<u32>(n)));
   for (std::size_t n = 0; n < results.size(); ++n)
-    for (u32 c = 0; slots[n] && c < next[n].comps(); ++c) c_.store(stored(next[n].parts[c].v), c_.gep(slots[n], u64{c} * 8), 8);
+    for (u32 c = 0; slots[n] && c < next[n].comps(); ++c)
+      c_.store(stored(next[n].parts[c].v), c_.gep(slots[n], u64{c} * 8), 8);
   if (!by_bound) c_.store(stored(c_.cmp(Cmp::ugt, c_.bin(Bin::sub, last, i), by)), more, 1);
   c_.store(c_.bin(Bin::add, i, by), i_slot, 8);
   c_.br(head);
   c_.set(after);
   for (std::size_t n = 0; n < results.size(); ++n) {
-    if (slots[n]) group_[results[n]] = fetch(n);
-    else arrays_[results[n]] = arrays_.at(args[n + 1]);
+    if (slots[n])
+      group_[results[n]] = fetch(n);
+    else
+      arrays_[results[n]] = arrays_.at(args[n + 1]);
   }
 }
 
-// The loop is outside, the threadgroup's packets inside: memory is swept in sequence. Rounds in which every thread takes
-// part run without masks, the ragged rest with the bound as limit.
+// The loop is outside, the threadgroup's packets inside: memory is swept in sequence. Rounds in which every thread
+// takes part run without masks, the ragged rest with the bound as limit.
 void Lowering::lockstep_loop(OpId id) {
   const RegionId r = k_.op(id).region, body = k_.region_of(id, 0);
   const auto& args = k_.region(body).args;
   const auto results = k_.results(id);
   std::vector<Copy> copies;
-  for (std::size_t i = 0; i < results.size(); ++i) copies.push_back({k_.operand(id, static_cast<u32>(i) + 3), array_of(args[i + 1])});
+  for (std::size_t i = 0; i < results.size(); ++i)
+    copies.push_back({k_.operand(id, static_cast<u32>(i) + 3), array_of(args[i + 1])});
   flush(r, copies);
   V first = leader_value(k_.operand(id, 0)), last = scalar(k_.operand(id, 1)), by = scalar(k_.operand(id, 2));
   V slot = c_.alloca_array(c_.type(Num::i64), 1, 8);
   c_.store(first, slot, 8);
   const OpId yield = k_.terminator(body);
   std::vector<Copy> back;
-  for (std::size_t n = 0; n < results.size(); ++n) back.push_back({k_.operand(yield, static_cast<u32>(n)), arrays_.at(args[n + 1])});
+  for (std::size_t n = 0; n < results.size(); ++n)
+    back.push_back({k_.operand(yield, static_cast<u32>(n)), arrays_.at(args[n + 1])});
   std::vector<OpId> ops(k_.region(body).ops.begin(), k_.region(body).ops.end());
   V outer_limit = limit_;
   const bool outer_masked = masked_only_;
@@ -511,7 +559,8 @@ void Lowering::lockstep_loop(OpId id) {
   for (std::size_t n = 0; n < results.size(); ++n) arrays_[results[n]] = arrays_.at(args[n + 1]);
 }
 
-// --- where all threads meet ------------------------------------------------------------------------------------------------
+// --- where all threads meet
+// ------------------------------------------------------------------------------------------------
 
 // The part of a threadgroup op that each simdgroup does at the end of a segment.
 void Lowering::collective_stage(OpId id) {
@@ -527,7 +576,9 @@ void Lowering::collective_stage(OpId id) {
     case Opcode::GroupReduce:
       for (u32 c = 0; c < type.lanes; ++c) {
         V partial = ladder(packets_of(from, c), ir::unpack<ir::ReduceKind>(op.imm), elem);
-        c_.store(stored(partial), c_.gep(c_.gep(line, u64{c} * 32 * size), c_.bin(Bin::mul, simdgroup, c_.i64(static_cast<i64>(size)))), static_cast<u32>(size));
+        c_.store(stored(partial),
+                 c_.gep(c_.gep(line, u64{c} * 32 * size), c_.bin(Bin::mul, simdgroup, c_.i64(static_cast<i64>(size)))),
+                 static_cast<u32>(size));
       }
       return;
     case Opcode::GroupScan: {
@@ -536,14 +587,17 @@ void Lowering::collective_stage(OpId id) {
       for (u32 c = 0; c < type.lanes; ++c) {
         auto v = scan(packets_of(from, c), s.kind, elem, false);
         V total = c_.extract(v.back(), lanes_ - 1);
-        c_.store(stored(total), c_.gep(c_.gep(line, u64{c} * 32 * size), c_.bin(Bin::mul, simdgroup, c_.i64(static_cast<i64>(size)))), static_cast<u32>(size));
+        c_.store(stored(total),
+                 c_.gep(c_.gep(line, u64{c} * 32 * size), c_.bin(Bin::mul, simdgroup, c_.i64(static_cast<i64>(size)))),
+                 static_cast<u32>(size));
         if (s.exclusive) v = shuffle_up(v, 1, math_.constant(elem, ir::reduce_identity(s.kind, elem)));
         for (V x : v) inside.parts.push_back({x, nullptr});
       }
       store_array(array_of(id), inside, elem);
       return;
     }
-    case Opcode::GroupAny: case Opcode::GroupAll: {
+    case Opcode::GroupAny:
+    case Opcode::GroupAll: {
       const bool all = op.code == Opcode::GroupAll;
       V seen = nullptr;
       for (V p : packets_of(from)) {
@@ -554,8 +608,11 @@ void Lowering::collective_stage(OpId id) {
       c_.store(c_.bin(Bin::or_, old, stored(c_.or_reduce(seen))), line, 1);
       return;
     }
-    case Opcode::GroupBroadcast: store_array(array_of(id), value(from), elem); return;
-    default: fail("CPU03", id, fmt::format("the CPU device has no code for {}", ir::info(op.code).text));
+    case Opcode::GroupBroadcast:
+      store_array(array_of(id), value(from), elem);
+      return;
+    default:
+      fail("CPU03", id, fmt::format("the CPU device has no code for {}", ir::info(op.code).text));
   }
 }
 
@@ -563,7 +620,9 @@ std::vector<V> Lowering::partial_line(V ptr, ir::ReduceKind, DType elem) {
   const u64 size = dtype_size(elem);
   std::vector<V> out;
   for (u32 p = 0; p < 32 / lanes_; ++p)
-    out.push_back(loaded(c_.load(c_.type(elem == DType::boolean ? Num::i8 : num_of(elem), lanes_), c_.gep(ptr, u64{p} * lanes_ * size), static_cast<u32>(size)), elem));
+    out.push_back(loaded(c_.load(c_.type(elem == DType::boolean ? Num::i8 : num_of(elem), lanes_),
+                                 c_.gep(ptr, u64{p} * lanes_ * size), static_cast<u32>(size)),
+                         elem));
   return out;
 }
 
@@ -591,13 +650,15 @@ void Lowering::collective(OpId id) {
   const DType elem = type.elem;
   const u64 size = dtype_size(elem);
   const bool reduces = op.code == Opcode::GroupReduce || op.code == Opcode::GroupScan;
-  const auto kind = op.code == Opcode::GroupScan ? ir::unpack<ir::ScanImm>(op.imm).kind : ir::unpack<ir::ReduceKind>(op.imm);
+  const auto kind =
+      op.code == Opcode::GroupScan ? ir::unpack<ir::ScanImm>(op.imm).kind : ir::unpack<ir::ReduceKind>(op.imm);
   V line = c_.gep(c_.scratch(), scratch(32 * size * type.lanes));
   partials_[id] = line;
   // Pads the line with the identity first: simdgroups that are not there leave theirs.
   if (reduces) {
     V identity = math_.constant(elem, ir::reduce_identity(kind, elem), lanes_);
-    for (u32 p = 0; p < 32 / lanes_ * type.lanes; ++p) c_.store(stored(identity), c_.gep(line, u64{p} * lanes_ * size), static_cast<u32>(size));
+    for (u32 p = 0; p < 32 / lanes_ * type.lanes; ++p)
+      c_.store(stored(identity), c_.gep(line, u64{p} * lanes_ * size), static_cast<u32>(size));
   } else {
     c_.store(c_.integer(Num::i8, 0), line, 1);
   }
@@ -607,11 +668,13 @@ void Lowering::collective(OpId id) {
   switch (op.code) {
     case Opcode::GroupReduce: {
       Val v{1, {}};
-      for (u32 c = 0; c < type.lanes; ++c) v.parts.push_back({ladder(partial_line(c_.gep(line, u64{c} * 32 * size), kind, elem), kind, elem), nullptr});
+      for (u32 c = 0; c < type.lanes; ++c)
+        v.parts.push_back({ladder(partial_line(c_.gep(line, u64{c} * 32 * size), kind, elem), kind, elem), nullptr});
       group_[id] = v;
       return;
     }
-    case Opcode::GroupAny: case Opcode::GroupAll: {
+    case Opcode::GroupAny:
+    case Opcode::GroupAll: {
       V seen = loaded(c_.load(c_.type(Num::i8), line, 1), DType::boolean);
       group_[id] = uniform(op.code == Opcode::GroupAny ? seen : c_.not_(seen));
       return;
@@ -621,7 +684,9 @@ void Lowering::collective(OpId id) {
       const u64 padded = (u64{count_} + lanes_ - 1) / lanes_ * lanes_;
       Val v{1, {}};
       for (u32 c = 0; c < type.lanes; ++c)
-        v.parts.push_back({loaded(c_.load(c_.type(a.num), c_.gep(a.ptr, (c * padded + op.imm) * size), static_cast<u32>(size)), elem), nullptr});
+        v.parts.push_back(
+            {loaded(c_.load(c_.type(a.num), c_.gep(a.ptr, (c * padded + op.imm) * size), static_cast<u32>(size)), elem),
+             nullptr});
       arrays_.erase(id);
       group_[id] = v;
       return;
@@ -631,12 +696,14 @@ void Lowering::collective(OpId id) {
       for (u32 c = 0; c < type.lanes; ++c) {
         V at = c_.gep(line, u64{c} * 32 * size);
         auto totals = scan(partial_line(at, kind, elem), kind, elem, true);
-        for (u32 p = 0; p < totals.size(); ++p) c_.store(totals[p], c_.gep(at, u64{p} * lanes_ * size), static_cast<u32>(size));
+        for (u32 p = 0; p < totals.size(); ++p)
+          c_.store(totals[p], c_.gep(at, u64{p} * lanes_ * size), static_cast<u32>(size));
       }
       scan_prefix_.insert(id);
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 

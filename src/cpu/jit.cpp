@@ -31,7 +31,8 @@ f64 now_ms() {
 [[noreturn]] void fail(llvm::Error e, std::string_view doing) {
   throw iron::Error("CPU06", fmt::format("LLVM failed while {}: {}", doing, toString(std::move(e))));
 }
-template <class T> T take(Expected<T> v, std::string_view doing) {
+template <class T>
+T take(Expected<T> v, std::string_view doing) {
   if (!v) fail(v.takeError(), doing);
   return std::move(*v);
 }
@@ -52,8 +53,8 @@ std::unique_ptr<TargetMachine> target_machine(const CpuTarget& t) {
   if (!found) throw iron::Error("CPU06", "LLVM has no x86-64 target: " + problem);
   TargetOptions options;
   options.AllowFPOpFusion = FPOpFusion::Strict;  // no contraction: fma is an op
-  std::unique_ptr<TargetMachine> m(found->createTargetMachine(triple, t.cpu, t.features, options, Reloc::PIC_, CodeModel::Small,
-                                                              CodeGenOptLevel::Less, true));
+  std::unique_ptr<TargetMachine> m(found->createTargetMachine(triple, t.cpu, t.features, options, Reloc::PIC_,
+                                                              CodeModel::Small, CodeGenOptLevel::Less, true));
   return m;
 }
 
@@ -80,7 +81,8 @@ void optimise(llvm::Module& m, TargetMachine& tm) {
 void emit(llvm::Module& m, TargetMachine& tm, CodeGenFileType type, SmallVectorImpl<char>& out) {
   raw_svector_ostream stream(out);
   legacy::PassManager passes;
-  if (tm.addPassesToEmitFile(passes, stream, nullptr, type)) throw iron::Error("CPU06", "LLVM cannot write code for this target");
+  if (tm.addPassesToEmitFile(passes, stream, nullptr, type))
+    throw iron::Error("CPU06", "LLVM cannot write code for this target");
   passes.run(m);
 }
 
@@ -89,18 +91,24 @@ void prepare_module(llvm::Module& m, TargetMachine& tm) {
   m.setTargetTriple(tm.getTargetTriple().str());
   std::string text;
   raw_string_ostream stream(text);
-  if (verifyModule(m, &stream)) throw iron::Error("CPU90", "the CPU lowering made IR that LLVM refuses: " + text, "report this kernel as a bug");
+  if (verifyModule(m, &stream))
+    throw iron::Error("CPU90", "the CPU lowering made IR that LLVM refuses: " + text, "report this kernel as a bug");
 }
 
 /// A call into a library would be slow or round otherwise: an object must stand alone.
 void refuse_undefined(ArrayRef<char> object, const std::string& kernel) {
-  auto file = take(object::ObjectFile::createObjectFile(MemoryBufferRef(StringRef(object.data(), object.size()), kernel)), "reading its own object file");
+  auto file =
+      take(object::ObjectFile::createObjectFile(MemoryBufferRef(StringRef(object.data(), object.size()), kernel)),
+           "reading its own object file");
   for (const auto& s : file->symbols()) {
     const auto flags = take(s.getFlags(), "reading a symbol");
     if (!(flags & object::SymbolRef::SF_Undefined)) continue;
     const auto name = take(s.getName(), "reading a symbol");
     if (name.empty() || name == "_GLOBAL_OFFSET_TABLE_") continue;
-    throw iron::Error("CPU05", fmt::format("the code of kernel {} calls {}, which the CPU lowering must not need", kernel, name.str()), "report this kernel as a bug");
+    throw iron::Error(
+        "CPU05",
+        fmt::format("the code of kernel {} calls {}, which the CPU lowering must not need", kernel, name.str()),
+        "report this kernel as a bug");
   }
 }
 
@@ -143,7 +151,8 @@ void link(Compiled& out, ArrayRef<char> object, const std::string& symbol) {
   out.library = std::shared_ptr<void>(&library, [](void* p) {
     auto& owner = jit();
     const std::lock_guard guard(owner.mutex);
-    if (auto e = owner.jit->getExecutionSession().removeJITDylib(*static_cast<orc::JITDylib*>(p))) consumeError(std::move(e));
+    if (auto e = owner.jit->getExecutionSession().removeJITDylib(*static_cast<orc::JITDylib*>(p)))
+      consumeError(std::move(e));
   });
 }
 
@@ -172,12 +181,16 @@ Object build(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target) {
 
 std::string llvm_version() { return "llvm " LLVM_VERSION_STRING; }
 
-std::shared_ptr<Compiled> compile(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, const CompileOptions& options) {
+std::shared_ptr<Compiled> compile(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target,
+                                  const CompileOptions& options) {
   if (!runs_here(target))
-    throw iron::Error("CPU01", fmt::format("this machine does not run code for {}", target.name), "choose a target that it has");
+    throw iron::Error("CPU01", fmt::format("this machine does not run code for {}", target.name),
+                      "choose a target that it has");
   auto out = std::make_shared<Compiled>();
   out->key = cache_key(kernel, threads, target, llvm_version());
-  const std::string folder = !options.use_disk ? "" : options.cache_folder.empty() ? default_cache_folder() : options.cache_folder;
+  const std::string folder = !options.use_disk              ? ""
+                             : options.cache_folder.empty() ? default_cache_folder()
+                                                            : options.cache_folder;
   const std::string symbol = symbol_name(kernel);
   if (auto entry = read_entry(folder, out->key)) {
     const f64 start = now_ms();

@@ -15,20 +15,21 @@ using KernelFn = void (*)(const u64* args, u32 first, u32 last, void* scratch);
 struct Compiled {
   KernelFn fn = nullptr;
   Lowered info;
-  std::string key;              ///< hash that names it in the cache
-  bool from_cache = false;      ///< read from disk rather than compiled
+  std::string key;          ///< hash that names it in the cache
+  bool from_cache = false;  ///< read from disk rather than compiled
   f64 lower_ms = 0, optimise_ms = 0, codegen_ms = 0, link_ms = 0;
-  u64 code_bytes = 0;           ///< of the object file
+  u64 code_bytes = 0;  ///< of the object file
   std::shared_ptr<void> library;
 };
 
 struct CompileOptions {
   bool use_disk = true;
-  std::string cache_folder;     ///< empty: $IRON_CACHE/cpu, else $XDG_CACHE_HOME/iron/cpu, else ~/.cache/iron/cpu
+  std::string cache_folder;  ///< empty: $IRON_CACHE/cpu, else $XDG_CACHE_HOME/iron/cpu, else ~/.cache/iron/cpu
 };
 
 /// Compiles, or loads from the disk cache. The target must be one that this machine runs.
-std::shared_ptr<Compiled> compile(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, const CompileOptions& options = {});
+std::shared_ptr<Compiled> compile(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target,
+                                  const CompileOptions& options = {});
 
 /// An object file for any target, for tests and inspection; empty cache.
 std::vector<char> compile_object(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target);

@@ -11,31 +11,45 @@ namespace iron::cpu {
 using ir::Opcode;
 
 Lowering::Lowering(const ir::Kernel& k, Dim3 threads, Code& code, Lowered& out)
-    : k_(k), threads_(threads), count_(static_cast<u32>(threads.count())), lanes_(code.target().lanes), c_(code), math_(code), out_(out),
-      uniformity_(k), affine_(k), users_(ir::use_lists(k)), structural_(k.op_capacity(), false), lockstep_(k.op_capacity(), false),
+    : k_(k),
+      threads_(threads),
+      count_(static_cast<u32>(threads.count())),
+      lanes_(code.target().lanes),
+      c_(code),
+      math_(code),
+      out_(out),
+      uniformity_(k),
+      affine_(k),
+      users_(ir::use_lists(k)),
+      structural_(k.op_capacity(), false),
+      lockstep_(k.op_capacity(), false),
       tiles_(std::make_unique<Tiles>(*this)) {}
 Lowering::~Lowering() = default;
 
 void Lowering::run() {
   if (count_ == 0 || count_ > 1024)
-    fail("CPU04", ir::none, fmt::format("{} threads in a threadgroup; the CPU device runs 1 to 1024", count_), "choose a smaller threadgroup");
+    fail("CPU04", ir::none, fmt::format("{} threads in a threadgroup; the CPU device runs 1 to 1024", count_),
+         "choose a smaller threadgroup");
   bool lengths = false;
   k_.walk([&](OpId id) {
     const auto& i = k_.info_of(id);
     out_.waits |= i.has(ir::Waits) || k_.op(id).code == Opcode::Ticket;
     lengths |= k_.op(id).code == Opcode::Length;
-    const bool lane_op = i.has(ir::Convergent) && k_.op(id).code != Opcode::Barrier && k_.op(id).code != Opcode::SimdBarrier && k_.op(id).code != Opcode::Ticket;
+    const bool lane_op = i.has(ir::Convergent) && k_.op(id).code != Opcode::Barrier &&
+                         k_.op(id).code != Opcode::SimdBarrier && k_.op(id).code != Opcode::Ticket;
     if (lane_op) {
       out_.needs_simdgroups = true;
       if (count_ % 32)
-        fail("CPU04", id, fmt::format("{} needs whole simdgroups, but the threadgroup has {} threads", i.text, count_), "launch a multiple of 32 threads");
+        fail("CPU04", id, fmt::format("{} needs whole simdgroups, but the threadgroup has {} threads", i.text, count_),
+             "launch a multiple of 32 threads");
     }
   });
 
   std::vector<BodyParam> params;
   for (std::size_t i = 0; i < k_.params.size(); ++i) {
     const auto& p = k_.params[i];
-    params.push_back({p.is_buffer() ? Num::ptr : num_of(p.elem), static_cast<u32>(i), p.kind == ir::ParamKind::in, true});
+    params.push_back(
+        {p.is_buffer() ? Num::ptr : num_of(p.elem), static_cast<u32>(i), p.kind == ir::ParamKind::in, true});
   }
   u32 slot = static_cast<u32>(params.size());
   std::vector<std::pair<u32, u32>> length_params;
@@ -100,9 +114,11 @@ Lowered lower(const ir::Kernel& kernel, Dim3 threads, Code& code) {
   return out;
 }
 
-std::vector<u64> argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry, std::span<const LaunchArg> args) {
+std::vector<u64> argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry,
+                                std::span<const LaunchArg> args) {
   if (args.size() != kernel.params.size())
-    throw Error("LAUNCH01", fmt::format("kernel {} takes {} arguments, not {}", kernel.name, kernel.params.size(), args.size()));
+    throw Error("LAUNCH01",
+                fmt::format("kernel {} takes {} arguments, not {}", kernel.name, kernel.params.size(), args.size()));
   std::vector<u64> words;
   for (std::size_t i = 0; i < args.size(); ++i)
     words.push_back(kernel.params[i].is_buffer() ? reinterpret_cast<u64>(args[i].data) : args[i].scalar);

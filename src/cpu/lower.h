@@ -14,8 +14,8 @@ inline constexpr u32 lowering_version = 1;
 
 /// What a launch must know beside the code.
 struct Lowered {
-  u64 scratch_bytes = 0;    ///< of a worker's block, the header included
-  bool waits = false;       ///< threadgroups may wait for lower ones
+  u64 scratch_bytes = 0;  ///< of a worker's block, the header included
+  bool waits = false;     ///< threadgroups may wait for lower ones
   bool needs_simdgroups = false;
   /// 64-bit words of the argument block: parameters (address or bits), then bytes of each buffer in parameter order,
   /// then the grid x, y, z, then the item count.
@@ -27,6 +27,7 @@ inline constexpr u64 scratch_header = 128;  ///< HostServices, then 64 bytes tha
 Lowered lower(const ir::Kernel& kernel, Dim3 threads, Code& code);
 
 /// Words of the argument block for a launch.
-std::vector<u64> argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry, std::span<const LaunchArg> args);
+std::vector<u64> argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry,
+                                std::span<const LaunchArg> args);
 
 }  // namespace iron::cpu

@@ -41,18 +41,18 @@ struct Val {
 
 /// The packets that a segment's code works on at once.
 struct Chunk {
-  u32 width = 1;           ///< packets
-  V base = nullptr;        ///< i64: thread id of the first lane
-  bool leader = false;     ///< stands for thread 0 alone, all values scalar
-  std::vector<V> mask;     ///< a packet of i1 for each packet; empty where all lanes run
-  Block head = nullptr;    ///< runs before everything of the chunk; open until the chunk ends
+  u32 width = 1;         ///< packets
+  V base = nullptr;      ///< i64: thread id of the first lane
+  bool leader = false;   ///< stands for thread 0 alone, all values scalar
+  std::vector<V> mask;   ///< a packet of i1 for each packet; empty where all lanes run
+  Block head = nullptr;  ///< runs before everything of the chunk; open until the chunk ends
   std::unordered_map<OpId, Val> values;
 };
 
 /// Per-thread storage in thread order: component c of thread t lies at (c * padded + t) elements.
 struct PacketArray {
   V ptr = nullptr;
-  Num num = Num::i32;   ///< as stored: i8 for bools
+  Num num = Num::i32;  ///< as stored: i8 for bools
   u32 comps = 1;
 };
 
@@ -76,11 +76,11 @@ class Lowering {
 
   // --- values (values.cpp)
   Val value(OpId id);
-  V scalar(OpId id);                        ///< of a value that is uniform where it is asked for
+  V scalar(OpId id);  ///< of a value that is uniform where it is asked for
   Val uniform(V v) const { return {1, {{v, nullptr}}}; }
   bool is_uniform(const Val& v) const;
-  V vector(const Part& p, DType elem);      ///< as a packet
-  V plain(const Part& p, DType elem);       ///< a scalar, or a packet
+  V vector(const Part& p, DType elem);  ///< as a packet
+  V plain(const Part& p, DType elem);   ///< a scalar, or a packet
   Val vectors(const Val& v, DType elem, u32 comps);
   Val pure(OpId id);
   Val id_value(OpId id);
@@ -90,18 +90,19 @@ class Lowering {
   V iota(Num n);
   V part_mask(u32 packet) const { return chunk_->mask.empty() ? nullptr : chunk_->mask[packet]; }
   V mask_or_ones(u32 packet);
-  V any_lane();                             ///< some lane of the chunk runs
+  V any_lane();  ///< some lane of the chunk runs
   bool rematerialisable(OpId id);
 
   // --- memory (memory.cpp)
   Memory memory(OpId id);
   Val load(OpId id);
   void store(OpId id);
-  Val load_part(const Memory& m, const Val& index, ir::Type type, u32 align, const std::vector<V>& masks, const Val* other);
+  Val load_part(const Memory& m, const Val& index, ir::Type type, u32 align, const std::vector<V>& masks,
+                const Val* other);
   void store_part(const Memory& m, const Val& index, const Val& value, ir::Type type, u32 align);
   V lane_address(const Memory& m, const Part& index, u32 lane);
   V dummy() { return c_.gep(c_.scratch(), u64{64}); }
-  V stored(V v);                            ///< bools as bytes
+  V stored(V v);  ///< bools as bytes
   V loaded(V v, DType elem);
   Val thread_array(OpId id, bool is_store);
 
@@ -141,7 +142,8 @@ class Lowering {
   void start(RegionId body);
   void flush(RegionId r, const std::vector<Copy>& copies = {}, bool last = false);
   void segment(const std::vector<OpId>& ops, const std::vector<OpId>& escaping, const std::vector<Copy>& copies);
-  void chunk_body(const std::vector<OpId>& ops, const std::vector<OpId>& escaping, const std::vector<Copy>& copies, u32 width, V base, bool masked);
+  void chunk_body(const std::vector<OpId>& ops, const std::vector<OpId>& escaping, const std::vector<Copy>& copies,
+                  u32 width, V base, bool masked);
   void collective(OpId id);
   void collective_stage(OpId id);
   void group_loop(OpId id);
@@ -161,8 +163,8 @@ class Lowering {
 
   const ir::Kernel& k_;
   Dim3 threads_;
-  u32 count_;      ///< threads in a threadgroup
-  u32 lanes_;      ///< of a packet
+  u32 count_;  ///< threads in a threadgroup
+  u32 lanes_;  ///< of a packet
   Code& c_;
   Arith math_;
   Lowered& out_;
@@ -177,12 +179,12 @@ class Lowering {
   std::unordered_map<OpId, V> partials_;
   std::vector<OpId> pending_;
   Chunk* chunk_ = nullptr;
-  std::unordered_set<OpId> scan_prefix_;  ///< scans whose arrays lack the simdgroups before
+  std::unordered_set<OpId> scan_prefix_;                  ///< scans whose arrays lack the simdgroups before
   std::pair<OpId, V> lockstep_round_{ir::none, nullptr};  ///< induction variable, its value in thread 0
-  V limit_ = nullptr;        ///< threads below this id run; null: all
-  bool masked_only_ = false; ///< no unmasked copy of segments
+  V limit_ = nullptr;                                     ///< threads below this id run; null: all
+  bool masked_only_ = false;                              ///< no unmasked copy of segments
   u64 scratch_bytes_ = 0;
-  std::vector<V> params_;    ///< by parameter
+  std::vector<V> params_;  ///< by parameter
   std::unordered_map<u32, V> lengths_;
   V groups_[3] = {}, items_ = nullptr, group_ids_[3] = {}, group_linear_ = nullptr;
   std::unique_ptr<class Tiles> tiles_;

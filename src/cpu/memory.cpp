@@ -17,22 +17,29 @@ Memory Lowering::memory(OpId id) {
   Memory m;
   m.elem = elem, m.space = k_.type(id).space;
   switch (k_.op(id).code) {
-    case Opcode::Param: m.base = c_.gep(params_[k_.op(id).imm], offset); return m;
-    case Opcode::SharedNew: m.base = c_.gep(c_.scratch(), shared_.at(id) + offset), m.atomic_plain = true; return m;
-    case Opcode::ArrayNew: m.base = c_.gep(c_.scratch(), shared_.at(id)), m.atomic_plain = true, m.length = k_.op(id).imm; return m;
-    default: fail("CPU03", id, "this is no memory that the CPU device knows");
+    case Opcode::Param:
+      m.base = c_.gep(params_[k_.op(id).imm], offset);
+      return m;
+    case Opcode::SharedNew:
+      m.base = c_.gep(c_.scratch(), shared_.at(id) + offset), m.atomic_plain = true;
+      return m;
+    case Opcode::ArrayNew:
+      m.base = c_.gep(c_.scratch(), shared_.at(id)), m.atomic_plain = true, m.length = k_.op(id).imm;
+      return m;
+    default:
+      fail("CPU03", id, "this is no memory that the CPU device knows");
   }
 }
 
 V Lowering::stored(V v) { return c_.num(v) == Num::i1 ? c_.conv(Conv::zext, Num::i8, v) : v; }
-V Lowering::loaded(V v, DType elem) {
-  return elem == DType::boolean ? c_.cmp(Cmp::ne, v, c_.zero_like(v)) : v;
-}
+V Lowering::loaded(V v, DType elem) { return elem == DType::boolean ? c_.cmp(Cmp::ne, v, c_.zero_like(v)) : v; }
 
 V Lowering::lane_address(const Memory& m, const Part& index, u32 lane) {
   V at = index.v;
-  if (c_.lanes(at)) at = c_.extract(at, lane);
-  else if (index.stride && lane) at = c_.bin(Bin::add, at, c_.bin(Bin::mul, index.stride, c_.i64(lane)));
+  if (c_.lanes(at))
+    at = c_.extract(at, lane);
+  else if (index.stride && lane)
+    at = c_.bin(Bin::add, at, c_.bin(Bin::mul, index.stride, c_.i64(lane)));
   return c_.gep(m.base, c_.bin(Bin::mul, at, c_.i64(dtype_size(m.elem))));
 }
 
@@ -40,7 +47,8 @@ namespace {
 Num stored_num(DType elem) { return elem == DType::boolean ? Num::i8 : num_of(elem); }
 }  // namespace
 
-Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 align, const std::vector<V>& masks, const Val* other) {
+Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 align, const std::vector<V>& masks,
+                        const Val* other) {
   const u32 n = type.lanes, size = dtype_size(m.elem);
   align = std::max(align, size);
   const Num num = stored_num(m.elem);
@@ -61,7 +69,9 @@ Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 al
     std::vector<V> result(n);
     i64 step = 0;
     const bool contiguous = at.stride && c_.constant_int(at.stride, step) && step == n;
-    const auto otherwise = [&](u32 c) { return other ? stored(vector(other->at(c, p), m.elem)) : c_.zero_like(c_.poison(c_.type(num, lanes_))); };
+    const auto otherwise = [&](u32 c) {
+      return other ? stored(vector(other->at(c, p), m.elem)) : c_.zero_like(c_.poison(c_.type(num, lanes_)));
+    };
     if (!c_.lanes(at.v) && !at.stride) {
       V ptr = lane_address(m, at, 0);
       if (mask) ptr = c_.select(c_.or_reduce(mask), ptr, dummy());
@@ -122,9 +132,10 @@ void Lowering::store_part(const Memory& m, const Val& index, const Val& value, i
         lane = c_.bin(Bin::and_, c_.fn(Fn::ctz, c_.mask_bits(mask)), c_.i32(lanes_ - 1));
       }
       c_.store(joined([&](u32 c) {
-        V x = stored(plain(value.at(c, p), m.elem));
-        return c_.lanes(x) ? c_.extract(x, lane) : x;
-      }), ptr, align);
+                 V x = stored(plain(value.at(c, p), m.elem));
+                 return c_.lanes(x) ? c_.extract(x, lane) : x;
+               }),
+               ptr, align);
     } else if (contiguous && n == 1 && !mask) {
       c_.store(stored(vector(value.at(0, p), m.elem)), lane_address(m, at, 0), align);
     } else if (contiguous && n == 1 && size >= 4 && c_.target().sse41) {
@@ -163,17 +174,20 @@ Val Lowering::load(OpId id) {
   const Memory m = memory(k_.operand(id, 0));
   const u32 align = 1u << ir::unpack<ir::MemoryImm>(op.imm).align_log2;
   const Val index = value(k_.operand(id, 1));
-  if (op.code == Opcode::Load) return load_part(m, index, op.type, align, chunk_ ? chunk_->mask : std::vector<V>{}, nullptr);
+  if (op.code == Opcode::Load)
+    return load_part(m, index, op.type, align, chunk_ ? chunk_->mask : std::vector<V>{}, nullptr);
   const Val condition = value(k_.operand(id, 2)), other = value(k_.operand(id, 3));
   if (is_uniform(condition) && is_uniform(index) && is_uniform(other)) {
     // At one address for all: the load goes elsewhere where the condition fails.
     V on = condition.parts[0].v;
     const u32 n = op.type.lanes;
     V ptr = c_.select(on, lane_address(m, index.parts[0], 0), dummy());
-    V whole = c_.load(n > 1 ? c_.type(stored_num(m.elem), n) : c_.type(stored_num(m.elem)), ptr, std::max(align, dtype_size(m.elem)));
+    V whole = c_.load(n > 1 ? c_.type(stored_num(m.elem), n) : c_.type(stored_num(m.elem)), ptr,
+                      std::max(align, dtype_size(m.elem)));
     Val out{1, {}};
     for (u32 c = 0; c < n; ++c)
-      out.parts.push_back({c_.select(on, loaded(n > 1 ? c_.extract(whole, c) : whole, m.elem), other.parts[c].v), nullptr});
+      out.parts.push_back(
+          {c_.select(on, loaded(n > 1 ? c_.extract(whole, c) : whole, m.elem), other.parts[c].v), nullptr});
     return out;
   }
   std::vector<V> masks;
@@ -208,7 +222,8 @@ Val Lowering::thread_array(OpId id, bool is_store) {
   std::vector<V> masks = chunk_->mask;
   if (guarded) {
     masks.clear();
-    for (u32 p = 0; p < chunk_->width; ++p) masks.push_back(c_.bin(Bin::and_, mask_or_ones(p), vector(condition.at(0, p), DType::boolean)));
+    for (u32 p = 0; p < chunk_->width; ++p)
+      masks.push_back(c_.bin(Bin::and_, mask_or_ones(p), vector(condition.at(0, p), DType::boolean)));
   }
   Val out{chunk_->width, {}};
   for (u32 c = 0; c < type.lanes; ++c) {

@@ -24,7 +24,8 @@ std::vector<V> Lowering::permute(const std::vector<V>& packets, const std::funct
     // Packets that this one draws from, two at a time.
     std::vector<int> from;
     for (int l = 0; l < L; ++l)
-      if (const int s = source(p * L + l); s >= 0 && std::find(from.begin(), from.end(), s / L) == from.end()) from.push_back(s / L);
+      if (const int s = source(p * L + l); s >= 0 && std::find(from.begin(), from.end(), s / L) == from.end())
+        from.push_back(s / L);
     if (from.empty()) from.push_back(p);
     for (std::size_t i = 0; i < from.size(); i += i ? 1 : 2) {
       std::vector<int> take(static_cast<std::size_t>(L));
@@ -34,9 +35,12 @@ std::vector<V> Lowering::permute(const std::vector<V>& packets, const std::funct
         const int s = source(p * L + l);
         int& t = take[static_cast<std::size_t>(l)];
         t = -1;
-        if (i) t = s >= 0 && s / L == from[i] ? L + s % L : l;
-        else if (s >= 0 && s / L == from[0]) t = s % L;
-        else if (s >= 0 && from.size() > 1 && s / L == from[1]) t = L + s % L;
+        if (i)
+          t = s >= 0 && s / L == from[i] ? L + s % L : l;
+        else if (s >= 0 && s / L == from[0])
+          t = s % L;
+        else if (s >= 0 && from.size() > 1 && s / L == from[1])
+          t = L + s % L;
       }
       made = c_.shuffle(first, second, take);
       if (from.size() == 1) break;
@@ -67,7 +71,8 @@ std::vector<V> Lowering::shuffle_up(const std::vector<V>& packets, u32 delta, V 
     if (p * L >= d) continue;
     std::vector<u64> keep(lanes_);
     for (int l = 0; l < L; ++l) keep[static_cast<std::size_t>(l)] = p * L + l >= d;
-    moved[static_cast<std::size_t>(p)] = c_.select(c_.constants(Num::i1, keep), moved[static_cast<std::size_t>(p)], c_.splat(fill, lanes_));
+    moved[static_cast<std::size_t>(p)] =
+        c_.select(c_.constants(Num::i1, keep), moved[static_cast<std::size_t>(p)], c_.splat(fill, lanes_));
   }
   return moved;
 }
@@ -117,7 +122,8 @@ Val Lowering::simd(OpId id) {
   switch (op.code) {
     case Opcode::SimdReduce: {
       Val out{1, {}};
-      for (u32 c = 0; c < comps; ++c) out.parts.push_back({ladder(packets_of(from, c), ir::unpack<ir::ReduceKind>(op.imm), elem), nullptr});
+      for (u32 c = 0; c < comps; ++c)
+        out.parts.push_back({ladder(packets_of(from, c), ir::unpack<ir::ReduceKind>(op.imm), elem), nullptr});
       return out;
     }
     case Opcode::SimdScan: {
@@ -134,9 +140,11 @@ Val Lowering::simd(OpId id) {
     }
     case Opcode::SimdShuffleDown: {
       const int d = static_cast<int>(std::min<u64>(op.imm, 32));
-      return per_comp([&](const std::vector<V>& v) { return permute(v, [&](int l) { return l + d < 32 ? l + d : l; }); });
+      return per_comp(
+          [&](const std::vector<V>& v) { return permute(v, [&](int l) { return l + d < 32 ? l + d : l; }); });
     }
-    case Opcode::SimdShuffle: case Opcode::SimdBroadcast: {
+    case Opcode::SimdShuffle:
+    case Opcode::SimdBroadcast: {
       const Val v = value(from), lane = value(k_.operand(id, 1));
       if (is_uniform(v)) return v;
       // Through memory: 32 elements, then one load a lane.
@@ -146,7 +154,8 @@ Val Lowering::simd(OpId id) {
         const Num num = elem == DType::boolean ? Num::i8 : num_of(elem);
         const u32 size = dtype_size(elem);
         V table = c_.alloca_array(c_.type(num, lanes_), 32 / lanes_, 64);
-        for (u32 p = 0; p < packets.size(); ++p) c_.store(stored(packets[p]), c_.gep(table, u64{p} * lanes_ * size), lanes_ * size);
+        for (u32 p = 0; p < packets.size(); ++p)
+          c_.store(stored(packets[p]), c_.gep(table, u64{p} * lanes_ * size), lanes_ * size);
         const auto take = [&](V at) {
           V wrapped = c_.bin(Bin::and_, at, c_.i64(31));
           return loaded(c_.load(c_.type(num), c_.gep(table, c_.bin(Bin::mul, wrapped, c_.i64(size))), size), elem);
@@ -163,15 +172,19 @@ Val Lowering::simd(OpId id) {
       }
       return out;
     }
-    case Opcode::SimdBallot: case Opcode::SimdAny: case Opcode::SimdAll: {
+    case Opcode::SimdBallot:
+    case Opcode::SimdAny:
+    case Opcode::SimdAll: {
       V bits = c_.i32(0);
       const auto packets = packets_of(from);
-      for (u32 p = 0; p < packets.size(); ++p) bits = c_.bin(Bin::or_, bits, c_.bin(Bin::shl, c_.mask_bits(packets[p]), c_.i32(p * lanes_)));
+      for (u32 p = 0; p < packets.size(); ++p)
+        bits = c_.bin(Bin::or_, bits, c_.bin(Bin::shl, c_.mask_bits(packets[p]), c_.i32(p * lanes_)));
       if (op.code == Opcode::SimdBallot) return uniform(bits);
       if (op.code == Opcode::SimdAny) return uniform(c_.cmp(Cmp::ne, bits, c_.i32(0)));
       return uniform(c_.cmp(Cmp::eq, bits, c_.i32(0xffffffffu)));
     }
-    default: fail("CPU03", id, fmt::format("the CPU device has no code for {}", ir::info(op.code).text));
+    default:
+      fail("CPU03", id, fmt::format("the CPU device has no code for {}", ir::info(op.code).text));
   }
 }
 

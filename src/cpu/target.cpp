@@ -35,15 +35,17 @@ bool runs_here(const CpuTarget& t) {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
                     __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt");
   if (t.name == "avx2") return avx2;
-  return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
 const CpuTarget& host_target() {
   static const CpuTarget chosen = [] {
     if (const char* name = std::getenv("IRON_CPU_TARGET"); name && *name) {
       CpuTarget t = named_target(name);
-      if (!runs_here(t)) throw Error("CPU01", fmt::format("IRON_CPU_TARGET={}: this machine does not have its instructions", name), "unset IRON_CPU_TARGET");
+      if (!runs_here(t))
+        throw Error("CPU01", fmt::format("IRON_CPU_TARGET={}: this machine does not have its instructions", name),
+                    "unset IRON_CPU_TARGET");
       return t;
     }
     for (const auto* name : {"avx512", "avx2"})

@@ -16,7 +16,8 @@ const Tiles::Tile& Tiles::tile(OpId id) {
   Tile t;
   t.whole_group = imm.scope >= ir::Scope::threadgroup;
   if (!t.whole_group && imm.scope != ir::Scope::simdgroup)
-    l_.fail("CPU03", id, fmt::format("the CPU device has no tiles of scope {}", ir::name(imm.scope)), "use simdgroup or threadgroup");
+    l_.fail("CPU03", id, fmt::format("the CPU device has no tiles of scope {}", ir::name(imm.scope)),
+            "use simdgroup or threadgroup");
   t.map = {op.type.rows, op.type.cols, t.whole_group ? l_.count_ : 32};
   t.accumulator = op.type.elem, t.input = imm.input;
   t.chain = op.type.elem == DType::f64 ? DType::f64 : is_float(op.type.elem) ? DType::f32 : DType::i32;
@@ -47,10 +48,10 @@ void Tiles::each(V count, const std::function<void(V)>& body) {
   c_.set(after);
 }
 
-V Tiles::to_chain(const Tile& t, DType from, V v) {
-  return math_.cast(t.chain, t.input, math_.cast(t.input, from, v));
+V Tiles::to_chain(const Tile& t, DType from, V v) { return math_.cast(t.chain, t.input, math_.cast(t.input, from, v)); }
+V Tiles::from_accumulator(const Tile& t, DType to, V v) {
+  return math_.cast(to, t.accumulator, math_.cast(t.accumulator, t.chain, v));
 }
-V Tiles::from_accumulator(const Tile& t, DType to, V v) { return math_.cast(to, t.accumulator, math_.cast(t.accumulator, t.chain, v)); }
 
 void Tiles::collective(OpId id) { act(id); }
 
@@ -58,9 +59,17 @@ bool Tiles::op(OpId id, Val& result) {
   const auto code = l_.k_.op(id).code;
   const Tile& t = tile(l_.k_.operand(id, 0));
   switch (code) {
-    case Opcode::TileElems: result = l_.uniform(c_.i64(static_cast<i64>(t.map.elements()))); return true;
-    case Opcode::TileGet: case Opcode::TileSet: case Opcode::TileRow: case Opcode::TileCol: result = element(id, t); return code != Opcode::TileSet;
-    default: break;
+    case Opcode::TileElems:
+      result = l_.uniform(c_.i64(static_cast<i64>(t.map.elements())));
+      return true;
+    case Opcode::TileGet:
+    case Opcode::TileSet:
+    case Opcode::TileRow:
+    case Opcode::TileCol:
+      result = element(id, t);
+      return code != Opcode::TileSet;
+    default:
+      break;
   }
   act(id);
   return false;
@@ -69,11 +78,20 @@ bool Tiles::op(OpId id, Val& result) {
 void Tiles::act(OpId id) {
   const Tile& t = tile(l_.k_.operand(id, 0));
   switch (l_.k_.op(id).code) {
-    case Opcode::TileZero: zero(t); return;
-    case Opcode::TileMma: multiply(id, t); return;
-    case Opcode::TileLoad: transfer(id, t, false); return;
-    case Opcode::TileStore: transfer(id, t, true); return;
-    default: l_.fail("CPU03", id, "the CPU device has no code for this tile op");
+    case Opcode::TileZero:
+      zero(t);
+      return;
+    case Opcode::TileMma:
+      multiply(id, t);
+      return;
+    case Opcode::TileLoad:
+      transfer(id, t, false);
+      return;
+    case Opcode::TileStore:
+      transfer(id, t, true);
+      return;
+    default:
+      l_.fail("CPU03", id, "the CPU device has no code for this tile op");
   }
 }
 
@@ -81,22 +99,32 @@ void Tiles::zero(const Tile& t) {
   V to = base(t);
   const u32 bytes = l_.lanes_ * t.element;
   V nothing = c_.bits(num(t), 0, l_.lanes_);
-  each(t.stride / l_.lanes_ * t.map.rows, [&](V i) { c_.store(nothing, c_.gep(to, c_.bin(Bin::mul, i, c_.i64(bytes))), bytes < 64 ? bytes : 64); });
+  each(t.stride / l_.lanes_ * t.map.rows,
+       [&](V i) { c_.store(nothing, c_.gep(to, c_.bin(Bin::mul, i, c_.i64(bytes))), bytes < 64 ? bytes : 64); });
 }
 
 // A matrix copied into scratch in the chain's format, row by row; `cols` are what follows each other there.
-Tiles::Operand Tiles::packed(const Tile& t, const Memory& m, V offset, V stride, bool transposed, u32 rows, u32 cols, u64 scratch, u32 pitch) {
+Tiles::Operand Tiles::packed(const Tile& t, const Memory& m, V offset, V stride, bool transposed, u32 rows, u32 cols,
+                             u64 scratch, u32 pitch) {
   const i64 size = dtype_size(m.elem), out = t.element;
   const u32 L = l_.lanes_;
   V to = c_.gep(c_.scratch(), scratch), from = c_.gep(m.base, c_.bin(Bin::mul, offset, c_.i64(size)));
   V step = c_.bin(Bin::mul, stride, c_.i64(size));
-  const auto loaded = [&](V at, u32 lanes) { return l_.loaded(c_.load(c_.type(m.elem == DType::boolean ? Num::i8 : num_of(m.elem), lanes), at, static_cast<u32>(size)), m.elem); };
-  const auto copy = [&](V source, V target, u32 lanes) { c_.store(to_chain(t, m.elem, loaded(source, lanes)), target, t.element); };
+  const auto loaded = [&](V at, u32 lanes) {
+    return l_.loaded(
+        c_.load(c_.type(m.elem == DType::boolean ? Num::i8 : num_of(m.elem), lanes), at, static_cast<u32>(size)),
+        m.elem);
+  };
+  const auto copy = [&](V source, V target, u32 lanes) {
+    c_.store(to_chain(t, m.elem, loaded(source, lanes)), target, t.element);
+  };
   each(rows, [&](V r) {
     V line = c_.gep(to, c_.bin(Bin::mul, r, c_.i64(i64{pitch} * out)));
     if (transposed) {
       V column = c_.gep(from, c_.bin(Bin::mul, r, c_.i64(size)));
-      each(cols, [&](V j) { copy(c_.gep(column, c_.bin(Bin::mul, j, step)), c_.gep(line, c_.bin(Bin::mul, j, c_.i64(out))), 0); });
+      each(cols, [&](V j) {
+        copy(c_.gep(column, c_.bin(Bin::mul, j, step)), c_.gep(line, c_.bin(Bin::mul, j, c_.i64(out))), 0);
+      });
       return;
     }
     V row = c_.gep(from, c_.bin(Bin::mul, r, step));
@@ -104,14 +132,17 @@ Tiles::Operand Tiles::packed(const Tile& t, const Memory& m, V offset, V stride,
       V at = c_.bin(Bin::mul, j, c_.i64(L));
       copy(c_.gep(row, c_.bin(Bin::mul, at, c_.i64(size))), c_.gep(line, c_.bin(Bin::mul, at, c_.i64(out))), L);
     });
-    for (u32 j = cols / L * L; j < cols; ++j) copy(c_.gep(row, static_cast<u64>(j * size)), c_.gep(line, static_cast<u64>(j * out)), 0);
+    for (u32 j = cols / L * L; j < cols; ++j)
+      copy(c_.gep(row, static_cast<u64>(j * size)), c_.gep(line, static_cast<u64>(j * out)), 0);
   });
   return {to, c_.i64(i64{pitch} * out), c_.i64(out), true};
 }
 
-void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V row, V col, u32 rows, u32 packets, u32 depth) {
+void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V row, V col, u32 rows, u32 packets,
+                  u32 depth) {
   const u32 L = l_.lanes_, bytes = L * t.element, align = bytes < 64 ? bytes : 64;
-  V corner = c_.gep(acc, c_.bin(Bin::mul, c_.bin(Bin::add, c_.bin(Bin::mul, row, c_.i64(t.stride)), col), c_.i64(t.element)));
+  V corner =
+      c_.gep(acc, c_.bin(Bin::mul, c_.bin(Bin::add, c_.bin(Bin::mul, row, c_.i64(t.stride)), col), c_.i64(t.element)));
   const auto place = [&](u32 i, u32 p) { return c_.gep(corner, (u64{i} * t.stride + u64{p} * L) * t.element); };
   std::vector<V> start, sum, next;
   for (u32 i = 0; i < rows; ++i)
@@ -132,7 +163,8 @@ void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V ro
     c_.incoming(sum.back(), s, before);
   }
   std::vector<V> right;
-  for (u32 p = 0; p < packets; ++p) right.push_back(c_.load(c_.type(num(t), L), c_.gep(b_line, u64{p} * bytes), t.element));
+  for (u32 p = 0; p < packets; ++p)
+    right.push_back(c_.load(c_.type(num(t), L), c_.gep(b_line, u64{p} * bytes), t.element));
   for (u32 i = 0; i < rows; ++i) {
     V left = c_.splat(c_.load(c_.type(num(t)), c_.gep(a_rows[i], a_at), t.element), L);
     for (u32 p = 0; p < packets; ++p) {
@@ -152,8 +184,10 @@ void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V ro
   for (u32 i = 0; i < rows; ++i)
     for (u32 p = 0; p < packets; ++p) {
       V r = next[i * packets + p];
-      if (t.accumulator == DType::f16 || t.accumulator == DType::bf16) r = math_.widen(t.accumulator, math_.narrow(t.accumulator, r));
-      else if (t.chain == DType::i32 && dtype_bits(t.accumulator) < 32) r = math_.cast(DType::i32, t.accumulator, math_.cast(t.accumulator, DType::i32, r));
+      if (t.accumulator == DType::f16 || t.accumulator == DType::bf16)
+        r = math_.widen(t.accumulator, math_.narrow(t.accumulator, r));
+      else if (t.chain == DType::i32 && dtype_bits(t.accumulator) < 32)
+        r = math_.cast(DType::i32, t.accumulator, math_.cast(t.accumulator, DType::i32, r));
       c_.store(r, place(i, p), align);
     }
 }
@@ -182,7 +216,8 @@ void Tiles::multiply(OpId id, const Tile& t) {
     a = packed(t, ma, a_at, a_stride, layout.a_transposed, rows, depth, a_panel, a_pitch);
   }
   if (direct(mb) && !layout.b_transposed && cols % L == 0) {
-    b = {c_.gep(mb.base, c_.bin(Bin::mul, b_at, c_.i64(t.element))), c_.bin(Bin::mul, b_stride, c_.i64(t.element)), c_.i64(t.element), true};
+    b = {c_.gep(mb.base, c_.bin(Bin::mul, b_at, c_.i64(t.element))), c_.bin(Bin::mul, b_stride, c_.i64(t.element)),
+         c_.i64(t.element), true};
   } else {
     b = packed(t, mb, b_at, b_stride, layout.b_transposed, depth, cols, b_panel, b_pitch);
   }
@@ -192,12 +227,16 @@ void Tiles::multiply(OpId id, const Tile& t) {
   const u32 packets = t.stride / L;
   const auto columns = [&](V col, u32 wide) {
     if (rows / block_rows)
-      each(rows / block_rows, [&](V i) { block(t, acc, a, b, c_.bin(Bin::mul, i, c_.i64(block_rows)), col, block_rows, wide, depth); });
-    if (rows % block_rows) block(t, acc, a, b, c_.i64(rows / block_rows * block_rows), col, rows % block_rows, wide, depth);
+      each(rows / block_rows,
+           [&](V i) { block(t, acc, a, b, c_.bin(Bin::mul, i, c_.i64(block_rows)), col, block_rows, wide, depth); });
+    if (rows % block_rows)
+      block(t, acc, a, b, c_.i64(rows / block_rows * block_rows), col, rows % block_rows, wide, depth);
   };
   if (packets / block_packets)
-    each(packets / block_packets, [&](V j) { columns(c_.bin(Bin::mul, j, c_.i64(i64{block_packets} * L)), block_packets); });
-  if (packets % block_packets) columns(c_.i64(i64{packets / block_packets * block_packets} * L), packets % block_packets);
+    each(packets / block_packets,
+         [&](V j) { columns(c_.bin(Bin::mul, j, c_.i64(i64{block_packets} * L)), block_packets); });
+  if (packets % block_packets)
+    columns(c_.i64(i64{packets / block_packets * block_packets} * L), packets % block_packets);
 }
 
 void Tiles::transfer(OpId id, const Tile& t, bool store) {
@@ -218,7 +257,8 @@ void Tiles::transfer(OpId id, const Tile& t, bool store) {
   const auto move = [&](V memory_at, V tile_at, u32 lanes) {
     const Num stored_num = m.elem == DType::boolean ? Num::i8 : num_of(m.elem);
     if (store) {
-      c_.store(l_.stored(from_accumulator(t, m.elem, c_.load(c_.type(num(t), lanes), tile_at, t.element))), memory_at, static_cast<u32>(size));
+      c_.store(l_.stored(from_accumulator(t, m.elem, c_.load(c_.type(num(t), lanes), tile_at, t.element))), memory_at,
+               static_cast<u32>(size));
     } else {
       V v = l_.loaded(c_.load(c_.type(stored_num, lanes), memory_at, static_cast<u32>(size)), m.elem);
       c_.store(math_.cast(t.chain, t.accumulator, math_.cast(t.accumulator, m.elem, v)), tile_at, t.element);
@@ -230,7 +270,9 @@ void Tiles::transfer(OpId id, const Tile& t, bool store) {
   each(rows, [&](V i) {
     V row = c_.gep(from, c_.bin(Bin::mul, c_.bin(Bin::mul, i, stride), c_.i64(size)));
     V line = c_.gep(acc, c_.bin(Bin::mul, i, c_.i64(i64{t.stride} * t.element)));
-    const auto go = [&](V j, u32 lanes) { move(c_.gep(row, c_.bin(Bin::mul, j, c_.i64(size))), c_.gep(line, c_.bin(Bin::mul, j, c_.i64(t.element))), lanes); };
+    const auto go = [&](V j, u32 lanes) {
+      move(c_.gep(row, c_.bin(Bin::mul, j, c_.i64(size))), c_.gep(line, c_.bin(Bin::mul, j, c_.i64(t.element))), lanes);
+    };
     each(packets, [&](V p) { go(c_.bin(Bin::mul, p, c_.i64(L)), L); });
     each(c_.bin(Bin::sub, cols, done), [&](V j) { go(c_.bin(Bin::add, done, j), 0); });
   });
@@ -249,11 +291,13 @@ Val Tiles::element(OpId id, const Tile& t) {
     V first = c_.bin(Bin::add, chunk.base, c_.i64(i64{p} * L));
     if (!t.whole_group) first = c_.bin(Bin::and_, first, c_.i64(31));
     V thread = l_.vector({first, c_.i64(1)}, DType::index);
-    linear.push_back(c_.bin(Bin::add, c_.bin(Bin::mul, l_.vector(number.at(0, p), DType::index), wide(t.map.threads)), thread));
+    linear.push_back(
+        c_.bin(Bin::add, c_.bin(Bin::mul, l_.vector(number.at(0, p), DType::index), wide(t.map.threads)), thread));
   }
   Val out{chunk.width, {}};
   if (code == Opcode::TileRow || code == Opcode::TileCol) {
-    for (V at : linear) out.parts.push_back({c_.bin(code == Opcode::TileRow ? Bin::udiv : Bin::urem, at, wide(t.map.cols)), nullptr});
+    for (V at : linear)
+      out.parts.push_back({c_.bin(code == Opcode::TileRow ? Bin::udiv : Bin::urem, at, wide(t.map.cols)), nullptr});
     return out;
   }
   Val v;
@@ -276,7 +320,8 @@ Val Tiles::element(OpId id, const Tile& t) {
     } else {
       const DType elem = k.type(k.operand(id, 2)).elem;
       V x = math_.cast(t.chain, t.accumulator, math_.cast(t.accumulator, elem, l_.vector(v.at(0, p), elem)));
-      for (u32 l = 0; l < L; ++l) c_.store(c_.extract(x, l), c_.select(c_.extract(on, l), c_.gep(acc, c_.extract(at, l)), l_.dummy()), t.element);
+      for (u32 l = 0; l < L; ++l)
+        c_.store(c_.extract(x, l), c_.select(c_.extract(on, l), c_.gep(acc, c_.extract(at, l)), l_.dummy()), t.element);
     }
   }
   return out;

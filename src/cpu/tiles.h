@@ -37,7 +37,8 @@ class Tiles {
   void multiply(OpId id, const Tile& t);
   void block(const Tile& t, V acc, const Operand& a, const Operand& b, V row, V col, u32 rows, u32 packets, u32 depth);
   void transfer(OpId id, const Tile& t, bool store);
-  Operand packed(const Tile& t, const Memory& m, V offset, V stride, bool transposed, u32 rows, u32 cols, u64 scratch, u32 pitch);
+  Operand packed(const Tile& t, const Memory& m, V offset, V stride, bool transposed, u32 rows, u32 cols, u64 scratch,
+                 u32 pitch);
   Val element(OpId id, const Tile& t);
   void each(V count, const std::function<void(V)>& body);
   void each(u32 count, const std::function<void(V)>& body) { each(l_.c_.i64(count), body); }

@@ -85,14 +85,17 @@ Val Lowering::value(OpId id) {
       const u64 size = dtype_size(elem);
       for (u32 c = 0; c < op.type.lanes; ++c) {
         V at = c_.bin(Bin::mul, c_.bin(Bin::lshr, chunk_->base, c_.i64(5)), c_.i64(static_cast<i64>(size)));
-        V before = c_.load(c_.type(num_of(elem)), c_.gep(c_.gep(partials_.at(id), u64{c} * 32 * size), at), static_cast<u32>(size));
+        V before = c_.load(c_.type(num_of(elem)), c_.gep(c_.gep(partials_.at(id), u64{c} * 32 * size), at),
+                           static_cast<u32>(size));
         for (u32 p = 0; p < chunk_->width; ++p)
-          v.at(c, p).v = math_.reduce(ir::unpack<ir::ScanImm>(op.imm).kind, elem, c_.splat(before, lanes_), v.at(c, p).v);
+          v.at(c, p).v =
+              math_.reduce(ir::unpack<ir::ScanImm>(op.imm).kind, elem, c_.splat(before, lanes_), v.at(c, p).v);
       }
     }
-  }
-  else if (k_.info_of(id).pure() && op.region_count == 0) v = pure(id);
-  else fail("CPU90", id, "a value does not reach its use");
+  } else if (k_.info_of(id).pure() && op.region_count == 0)
+    v = pure(id);
+  else
+    fail("CPU90", id, "a value does not reach its use");
   if (at_head) {
     chunk_->head = c_.here();
     c_.set(here);
@@ -106,7 +109,8 @@ V Lowering::scalar(OpId id) {
   return v.parts[0].v;
 }
 
-// --- index arithmetic that keeps base and stride apart -----------------------------------------------------------------
+// --- index arithmetic that keeps base and stride apart
+// -----------------------------------------------------------------
 
 Part Lowering::index_op(Opcode code, const Part& a, const Part& b, bool& done) {
   done = true;
@@ -118,10 +122,14 @@ Part Lowering::index_op(Opcode code, const Part& a, const Part& b, bool& done) {
       return {c_.bin(Bin::add, a.v, b.v), stride};
     }
     case Opcode::Sub: {
-      V stride = a.stride && b.stride ? c_.bin(Bin::sub, a.stride, b.stride) : a.stride ? a.stride : b.stride ? c_.bin(Bin::sub, c_.i64(0), b.stride) : nullptr;
+      V stride = a.stride && b.stride ? c_.bin(Bin::sub, a.stride, b.stride)
+                 : a.stride           ? a.stride
+                 : b.stride           ? c_.bin(Bin::sub, c_.i64(0), b.stride)
+                                      : nullptr;
       return {c_.bin(Bin::sub, a.v, b.v), stride};
     }
-    case Opcode::Neg: return {c_.bin(Bin::sub, c_.i64(0), a.v), a.stride ? c_.bin(Bin::sub, c_.i64(0), a.stride) : nullptr};
+    case Opcode::Neg:
+      return {c_.bin(Bin::sub, c_.i64(0), a.v), a.stride ? c_.bin(Bin::sub, c_.i64(0), a.stride) : nullptr};
     case Opcode::Mul:
       if (a.stride && b.stride) break;
       if (b.stride) return {c_.bin(Bin::mul, a.v, b.v), c_.bin(Bin::mul, b.stride, a.v)};
@@ -132,7 +140,8 @@ Part Lowering::index_op(Opcode code, const Part& a, const Part& b, bool& done) {
         V n = c_.bin(Bin::and_, b.v, c_.i64(63));
         return {c_.bin(Bin::shl, a.v, n), a.stride ? c_.bin(Bin::shl, a.stride, n) : nullptr};
       }
-    default: break;
+    default:
+      break;
   }
   done = false;
   return {};
@@ -166,7 +175,8 @@ Part Lowering::cast_index(DType to, const Part& a, bool& done) {
   return {c_.bin(Bin::add, base, c_.bin(Bin::mul, iota(n), stride)), nullptr};
 }
 
-// --- ids ---------------------------------------------------------------------------------------------------------------
+// --- ids
+// ---------------------------------------------------------------------------------------------------------------
 
 Val Lowering::id_value(OpId id) {
   const auto& op = k_.op(id);
@@ -179,7 +189,8 @@ Val Lowering::id_value(OpId id) {
       return Val{1, {p}};
     }
     Val v{chunk_->width, {}};
-    for (u32 p = 0; p < chunk_->width; ++p) v.parts.push_back(f(c_.bin(Bin::add, chunk_->base, c_.i64(static_cast<i64>(p) * lanes_))));
+    for (u32 p = 0; p < chunk_->width; ++p)
+      v.parts.push_back(f(c_.bin(Bin::add, chunk_->base, c_.i64(static_cast<i64>(p) * lanes_))));
     return v;
   };
   const auto thread_pos = [&](u32 a, V base) -> Part {
@@ -196,9 +207,12 @@ Val Lowering::id_value(OpId id) {
     return {c_.conv(Conv::zext, Num::i64, place(lane, lanes_)), nullptr};
   };
   switch (op.code) {
-    case Opcode::ThreadId: return from_thread([&](V t) { return Part{t, c_.i64(1)}; });
-    case Opcode::LaneId: return from_thread([&](V t) { return Part{c_.bin(Bin::and_, t, c_.i64(31)), c_.i64(1)}; });
-    case Opcode::ThreadPos: return from_thread([&](V t) { return thread_pos(axis, t); });
+    case Opcode::ThreadId:
+      return from_thread([&](V t) { return Part{t, c_.i64(1)}; });
+    case Opcode::LaneId:
+      return from_thread([&](V t) { return Part{c_.bin(Bin::and_, t, c_.i64(31)), c_.i64(1)}; });
+    case Opcode::ThreadPos:
+      return from_thread([&](V t) { return thread_pos(axis, t); });
     case Opcode::GridPos:
       return from_thread([&](V t) {
         Part p = thread_pos(axis, t);
@@ -207,18 +221,26 @@ Val Lowering::id_value(OpId id) {
         return Part{c_.bin(Bin::add, p.v, offset), p.stride};
       });
     case Opcode::GridThreadId:
-      return from_thread([&](V t) { return Part{c_.bin(Bin::add, c_.bin(Bin::mul, group_linear_, c_.i64(count_)), t), c_.i64(1)}; });
+      return from_thread(
+          [&](V t) { return Part{c_.bin(Bin::add, c_.bin(Bin::mul, group_linear_, c_.i64(count_)), t), c_.i64(1)}; });
     case Opcode::SimdgroupId: {
       V t = chunk_ && chunk_->base ? chunk_->base : c_.i64(0);
       return uniform(c_.bin(Bin::lshr, t, c_.i64(5)));
     }
-    case Opcode::GroupId: return uniform(group_ids_[axis]);
-    case Opcode::GroupCount: return uniform(groups_[axis]);
-    case Opcode::GroupSize: return uniform(c_.i64(count_));
-    case Opcode::GroupDim: return uniform(c_.i64(dims[axis]));
-    case Opcode::SimdgroupCount: return uniform(c_.i64((count_ + 31) / 32));
-    case Opcode::SimdWidth: return uniform(c_.i64(32));
-    case Opcode::ItemCount: return uniform(items_);
+    case Opcode::GroupId:
+      return uniform(group_ids_[axis]);
+    case Opcode::GroupCount:
+      return uniform(groups_[axis]);
+    case Opcode::GroupSize:
+      return uniform(c_.i64(count_));
+    case Opcode::GroupDim:
+      return uniform(c_.i64(dims[axis]));
+    case Opcode::SimdgroupCount:
+      return uniform(c_.i64((count_ + 31) / 32));
+    case Opcode::SimdWidth:
+      return uniform(c_.i64(32));
+    case Opcode::ItemCount:
+      return uniform(items_);
     case Opcode::Length: {
       u64 offset = 0;
       OpId mem = k_.operand(id, 0);
@@ -231,11 +253,13 @@ Val Lowering::id_value(OpId id) {
       V bytes = c_.bin(Bin::sub, lengths_.at(static_cast<u32>(k_.op(mem).imm)), c_.i64(static_cast<i64>(offset)));
       return uniform(c_.bin(Bin::udiv, bytes, c_.i64(static_cast<i64>(size))));
     }
-    default: fail("CPU03", id, fmt::format("the CPU device has no code for {}", ir::info(op.code).text));
+    default:
+      fail("CPU03", id, fmt::format("the CPU device has no code for {}", ir::info(op.code).text));
   }
 }
 
-// --- pure ops ------------------------------------------------------------------------------------------------------------
+// --- pure ops
+// ------------------------------------------------------------------------------------------------------------
 
 Val Lowering::pure(OpId id) {
   const auto& op = k_.op(id);
@@ -254,7 +278,8 @@ Val Lowering::pure(OpId id) {
       for (u32 p = 0; p < v[0].packets; ++p) out.parts.push_back(v[0].at(static_cast<u32>(op.imm), p));
       return out;
     }
-    case Opcode::VecMake: case Opcode::VecInsert: {
+    case Opcode::VecMake:
+    case Opcode::VecInsert: {
       u32 packets = 1;
       for (const auto& x : v) packets = std::max(packets, x.packets);
       Val out{packets, {}};
@@ -289,18 +314,21 @@ Val Lowering::pure(OpId id) {
             }
           } else {
             V whole = c_.bitcast(wide, v[0].at(c / ratio, p).v);
-            r = c_.conv(Conv::trunc, small, c_.bin(Bin::lshr, whole, c_.integer(wide, u64{c % ratio} * b * 8, c_.lanes(whole))));
+            r = c_.conv(Conv::trunc, small,
+                        c_.bin(Bin::lshr, whole, c_.integer(wide, u64{c % ratio} * b * 8, c_.lanes(whole))));
           }
           out.parts.push_back({c_.bitcast(to, r), nullptr});
         }
       return out;
     }
-    default: break;
+    default:
+      break;
   }
   if (op.code != Opcode::Cast && !(op.code >= Opcode::Add && op.code <= Opcode::DecodeE8M0))
     fail("CPU03", id, fmt::format("the CPU device has no code for {}", ir::info(op.code).text));
   if (k_.info_of(id).has(ir::Math) || (op.code >= Opcode::FastExp && op.code <= Opcode::FastTanh))
-    fail("CPU02", id, fmt::format("{} reached the CPU device", ir::info(op.code).text), "run expand_math over the kernel before it is compiled");
+    fail("CPU02", id, fmt::format("{} reached the CPU device", ir::info(op.code).text),
+         "run expand_math over the kernel before it is compiled");
 
   u32 packets = 1;
   for (const auto& x : v) packets = std::max(packets, x.packets);
@@ -313,9 +341,12 @@ Val Lowering::pure(OpId id) {
       bool done = false;
       if (elem == DType::index) {
         Part r;
-        if (op.code >= Opcode::Eq && op.code <= Opcode::Ge) r = compare_index(op.code, x[0], x[1], done);
-        else if (op.code == Opcode::Cast) r = op.type.elem == DType::index ? (done = true, x[0]) : cast_index(op.type.elem, x[0], done);
-        else if (op.code != Opcode::Select) r = index_op(op.code, x[0], x.size() > 1 ? x[1] : x[0], done);
+        if (op.code >= Opcode::Eq && op.code <= Opcode::Ge)
+          r = compare_index(op.code, x[0], x[1], done);
+        else if (op.code == Opcode::Cast)
+          r = op.type.elem == DType::index ? (done = true, x[0]) : cast_index(op.type.elem, x[0], done);
+        else if (op.code != Opcode::Select)
+          r = index_op(op.code, x[0], x.size() > 1 ? x[1] : x[0], done);
         if (done) {
           out.parts.push_back(r);
           continue;
@@ -329,7 +360,8 @@ Val Lowering::pure(OpId id) {
         const bool keep = op.code == Opcode::Select && i == 0 && !x[0].stride && !c_.lanes(x[0].v);
         plain_values.push_back(any_vector && !keep ? vector(x[i], elem) : x[i].v);
       }
-      V r = op.code == Opcode::Cast ? math_.cast(op.type.elem, elem, plain_values[0]) : math_.apply(op.code, elem, plain_values, op.imm);
+      V r = op.code == Opcode::Cast ? math_.cast(op.type.elem, elem, plain_values[0])
+                                    : math_.apply(op.code, elem, plain_values, op.imm);
       out.parts.push_back({r, nullptr});
     }
   return out;

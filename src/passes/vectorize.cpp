@@ -240,13 +240,21 @@ class Vectorizer : public Rewriter {
 }  // namespace
 
 Changed run_vectorize(Kernel& k, PassContext& context) {
-  Planner planner(k, context);
-  planner.region(k.body());
-  if (planner.runs.empty()) return false;
-  Vectorizer(k, std::move(planner.runs)).run();
-  run_algebraic_simplify(k, context);  // a vector taken apart and put together again is that vector
-  sweep(k);
-  return true;
+  bool changed = sweep(k);  // an unused load would keep two stores apart
+  for (;;) {
+    const auto told = static_cast<std::ptrdiff_t>(context.remarks.size());
+    Planner planner(k, context);
+    planner.region(k.body());
+    if (planner.runs.empty()) return changed;
+    changed = true;
+    Vectorizer(k, std::move(planner.runs)).run();
+    run_algebraic_simplify(k, context);  // a vector taken apart and put together again is that vector
+    // What is still missed is said by the last look.
+    const auto since = context.remarks.begin() + told;
+    context.remarks.erase(
+        std::remove_if(since, context.remarks.end(), [](const Remark& r) { return r.kind == RemarkKind::missed; }),
+        context.remarks.end());
+  }
 }
 
 }  // namespace iron::passes

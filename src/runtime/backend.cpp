@@ -7,6 +7,9 @@
 #include <mutex>
 
 #include "runtime/interpreter.h"
+#ifdef IRON_HAS_CPU
+#include "runtime/cpu/cpu_backend.h"
+#endif
 
 namespace iron::runtime {
 
@@ -17,6 +20,9 @@ struct Entry {
 };
 // The order in which devices are listed.
 constexpr Entry table[] = {
+#ifdef IRON_HAS_CPU
+    {"cpu", []() -> std::unique_ptr<Backend> { return std::make_unique<CpuBackend>(); }},
+#endif
     {"interpreter", []() -> std::unique_ptr<Backend> { return std::make_unique<InterpreterBackend>(); }},
 };
 }  // namespace

@@ -7,6 +7,7 @@
 #include "ir/text.h"
 #include "passes/expand_math.h"
 #include "passes/pipeline.h"
+#include "passes/rewrite.h"
 
 namespace iron::runtime {
 
@@ -20,8 +21,11 @@ std::shared_ptr<const Compiled> run(const std::shared_ptr<const ir::Kernel>& rec
   options.verify = true;
   passes::run_pipeline(*k, options);
   if (!keep_fast) passes::expand_fast(*k);
-  passes::expand_math(*k);
-  *k = ir::canonical(*k);
+  if (passes::expand_math(*k) > 0) {  // two expansions of one argument share their reduction
+    static const std::vector<std::string> clean{"const_fold", "algebraic_simplify", "cse", "dead_store_elim"};
+    passes::run_passes(*k, clean, options);
+  }
+  *k = passes::compact(*k);  // keeps the order that `schedule` chose; identity is canonical by itself
   auto problems = analysis::verify(*k, "lowering");
   if (!problems.empty()) throw Error(std::move(problems));
   c->identity = ir::identity(*k);

@@ -1,0 +1,84 @@
+// The CPU as a device: kernels through the JIT, launches collected into lists for the worker pool.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "runtime/backend.h"
+#include "runtime/cpu/pool.h"
+
+namespace iron::runtime {
+
+class CpuExecutable final : public Executable {
+ public:
+  CpuExecutable(ir::Kernel kernel, Dim3 threads, const cpu::CpuTarget& target);
+  const ir::Kernel& kernel() const override { return kernel_; }
+  std::string stage(std::string_view name) const override;  ///< "llvm", "llvm-lowered", "asm"
+  std::vector<std::pair<std::string, double>> resources() const override;
+  const cpu::Compiled& code() const { return *code_; }
+  Dim3 threads() const { return threads_; }
+  u32 grain() const { return grain_; }
+
+  /// Called by compiled code for a print or a failed check.
+  static void report(void* self, u32 op, u64 thread, const u64* values);
+  /// Lines reported since the last call, by thread and in order within each.
+  std::vector<std::string> take_reports();
+
+ private:
+  struct Line {
+    u64 thread;
+    std::size_t order;
+    std::string text;
+  };
+  ir::Kernel kernel_;
+  Dim3 threads_;
+  cpu::CpuTarget target_;
+  std::shared_ptr<cpu::Compiled> code_;
+  u32 grain_ = 1;
+  std::mutex mutex_;
+  std::vector<Line> lines_;
+};
+
+/// Name "cpu". Calls may come from one thread at a time. Launches run when something needs their results, or when the
+/// list is long.
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(u32 threads = 0);
+  ~CpuBackend() override;
+  const DeviceInfo& info() const override { return info_; }
+  void* allocate(u64 bytes) override;
+  void release(void* data) override;
+  void upload(void* to, const void* from, u64 bytes) override;
+  void download(void* to, const void* from, u64 bytes) override;
+  void fill(void* to, u8 byte, u64 bytes) override;
+  std::shared_ptr<Executable> prepare(const ir::Kernel& optimised, Dim3 threads) override;
+  void launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
+              std::span<const LaunchArg> args) override;
+  void synchronize() override;
+  double time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
+                       std::span<const std::vector<LaunchArg>> rotating_args, u32 count) override;
+
+  /// Where print and check lines go; by default stderr.
+  void (*on_report)(const std::string& line) = nullptr;
+
+ private:
+  struct Range {
+    const u8* begin;
+    const u8* end;
+    bool writes;
+  };
+  void append(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args);
+  void flush();
+
+  DeviceInfo info_;
+  Pool pool_;
+  std::vector<Command> commands_;
+  std::deque<std::vector<u64>> words_;
+  std::vector<std::shared_ptr<Executable>> kept_;
+  std::vector<Range> since_barrier_;
+  std::mutex prepare_mutex_;
+  std::map<std::string, std::weak_ptr<Executable>> prepared_;
+};
+
+}  // namespace iron::runtime
