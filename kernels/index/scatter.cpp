@@ -63,11 +63,12 @@ struct MaskedScatter {
   }
 };
 
-// Different numbers below `range` in an order without pattern, with two out of range.
+// Different numbers below `range`, the largest first, in an order without pattern, with two out of range.
 std::vector<u32> different(Gen& g, u32 range, u32 n) {
   std::vector<u32> all(range);
   for (u32 i = 0; i < range; ++i) all[i] = i;
   for (u32 i = range; i-- > 1;) std::swap(all[i], all[g.next() % (i + 1)]);
+  std::iter_swap(all.begin(), std::find(all.begin(), all.end(), range - 1));
   all.resize(n);
   if (n > 2) all[1] = range, all[n - 1] = 0xffffffffu;
   return all;
