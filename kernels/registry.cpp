@@ -24,6 +24,11 @@ const Registry& standard_library() {
     kernels::register_sort(r);
     kernels::register_merge(r);
 
+    kernels::register_hadamard(r);
+    kernels::register_fft(r);
+
+    kernels::register_gemv(r);
+
     // unary
     kernels::register_unary_exact(r);
     kernels::register_unary_transcendental(r);

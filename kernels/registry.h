@@ -25,6 +25,11 @@ void register_scan_lookback(Registry& r);
 // sort
 void register_sort(Registry& r);
 void register_merge(Registry& r);
+// transform
+void register_hadamard(Registry& r);
+void register_fft(Registry& r);
+// gemv
+void register_gemv(Registry& r);
 
 // unary
 void register_unary_exact(Registry& r);
