@@ -106,7 +106,7 @@ void Writer::typed_loop(int, OpId& start, OpId& end, OpId& step, Scope& bounds) 
   const u64 all = bits == 64 ? ~u64{0} : (u64{1} << bits) - 1;
   const u64 top = is_signed_int(t.elem) ? all >> 1 : all;
   u64 from = random_.below(10);
-  if (random_.chance(30)) from = top - trips * by;                                      // up to the last value
+  if (random_.chance(30)) from = top - trips * by;                                       // up to the last value
   if (is_signed_int(t.elem) && random_.chance(30)) from = (0 - random_.below(6)) & all;  // from below zero
   start = build_.constant(t, from), end = build_.constant(t, (from + trips * by) & all);
   step = build_.constant(t, by);

@@ -46,10 +46,11 @@ TEST(Generator, ReachesEveryPureOpAndMost) {
   }
   using ir::Opcode;
   // Kernels of one recording have no slots and calls; roles, waits and tiles have programs of their own.
-  const std::set<Opcode> left_out{Opcode::Roles,    Opcode::SlotNew,   Opcode::SlotLoad,  Opcode::SlotStore, Opcode::Arg,
-                                  Opcode::WaitUntil, Opcode::Ticket,   Opcode::Print,     Opcode::Call,      Opcode::AtomicStore,
-                                  Opcode::TileNew,  Opcode::TileZero,  Opcode::TileMma,   Opcode::TileLoad,  Opcode::TileStore,
-                                  Opcode::TileGet,  Opcode::TileSet,   Opcode::TileRow,   Opcode::TileCol,   Opcode::TileElems};
+  const std::set<Opcode> left_out{Opcode::Roles,   Opcode::SlotNew,     Opcode::SlotLoad,  Opcode::SlotStore,
+                                  Opcode::Arg,     Opcode::WaitUntil,   Opcode::Ticket,    Opcode::Print,
+                                  Opcode::Call,    Opcode::AtomicStore, Opcode::TileNew,   Opcode::TileZero,
+                                  Opcode::TileMma, Opcode::TileLoad,    Opcode::TileStore, Opcode::TileGet,
+                                  Opcode::TileSet, Opcode::TileRow,     Opcode::TileCol,   Opcode::TileElems};
   for (int i = 0; i < ir::opcode_count; ++i) {
     const auto code = static_cast<Opcode>(i);
     EXPECT_TRUE(seen.count(code) || left_out.count(code)) << ir::info(code).text << " is never generated";
@@ -69,9 +70,8 @@ TEST(Shrink, KeepsTheFaultAndLittleElse) {
   const auto fails = [](const Subject& s) {
     if (apply(judges()[0], s)) return false;
     bool found = false;
-    s.kernel.walk([&](ir::OpId id) {
-      found |= s.kernel.op(id).code == ir::Opcode::Mul && s.kernel.type(id).elem == DType::u32;
-    });
+    s.kernel.walk(
+        [&](ir::OpId id) { found |= s.kernel.op(id).code == ir::Opcode::Mul && s.kernel.type(id).elem == DType::u32; });
     return found;
   };
   int tried = 0;

@@ -12,9 +12,9 @@ namespace iron::fuzz {
 using namespace ir;
 
 namespace {
-constexpr DType stored[] = {DType::boolean, DType::i8,  DType::u8,  DType::i16,  DType::u16, DType::i32, DType::u32,
-                            DType::i64,     DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64, DType::f32,
-                            DType::u32,     DType::i32, DType::f16, DType::f32};
+constexpr DType stored[] = {DType::boolean, DType::i8,  DType::u8,  DType::i16, DType::u16,  DType::i32,
+                            DType::u32,     DType::i64, DType::u64, DType::f16, DType::bf16, DType::f32,
+                            DType::f64,     DType::f32, DType::u32, DType::i32, DType::f16,  DType::f32};
 constexpr AtomicKind ordered_by_nothing[] = {AtomicKind::add,  AtomicKind::min, AtomicKind::max,
                                              AtomicKind::and_, AtomicKind::or_, AtomicKind::xor_};
 constexpr DType atomic_types[] = {DType::u32, DType::i32, DType::u64, DType::i64};
@@ -38,6 +38,7 @@ Subject Writer::run() {
   choose_launch();
   add_params();
   add_ids();
+  for (u64 i = 3 + random_.below(4); i > 0; --i) load_input();
   add_shared();
   static constexpr int sizes[] = {4, 8, 12, 16, 24, 40};
   budget_ = random_.pick(sizes);

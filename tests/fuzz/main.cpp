@@ -77,11 +77,15 @@ int run(int argc, char** argv) {
     if (now < next) return;
     next = now + (terminal ? 0.5 : 30);
     const u64 done = seed - o.first;
-    if (done) fmt::print(stderr, "{}{} of {} kernels, {} failures, {:.0f} s{}", terminal ? "\r" : "", done, all, failures,
-                         now, terminal ? "   " : "\n");
+    if (done)
+      fmt::print(stderr, "{}{} of {} kernels, {} failures, {:.0f} s{}", terminal ? "\r" : "", done, all, failures, now,
+                 terminal ? "   " : "\n");
+  };
+  o.found = [](const Report& r) {
+    fmt::print("{}\n", r.text);
+    std::fflush(stdout);
   };
   const auto found = run_session(o);
-  for (const auto& r : found) fmt::print("{}\n", r.text);
   fmt::print("{} kernels, {} failures, {:.1f} s\n", all, found.size(),
              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return found.empty() ? 0 : 1;

@@ -124,7 +124,7 @@ void Writer::store_slot(const Slots& s, const Value* given) {
 }
 
 void Writer::own_atomic(OpId memory, DType elem, const Value& at, Scope) {
-  static constexpr AtomicKind kinds[] = {AtomicKind::add, AtomicKind::min, AtomicKind::max,      AtomicKind::and_,
+  static constexpr AtomicKind kinds[] = {AtomicKind::add, AtomicKind::min,  AtomicKind::max,      AtomicKind::and_,
                                          AtomicKind::or_, AtomicKind::xor_, AtomicKind::exchange, AtomicKind::inc_wrap};
   const Type t = Type::value(elem);
   AtomicImm imm;

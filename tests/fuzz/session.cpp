@@ -41,6 +41,10 @@ Report keep(u64 seed, const Judge& judge, const Subject& s, const Failure& f, bo
 
 std::vector<Report> run_session(const SessionOptions& o) {
   std::vector<Report> found;
+  const auto add = [&](Report r) {
+    if (o.found) o.found(r);
+    found.push_back(std::move(r));
+  };
   std::vector<const Judge*> list = o.judges;
   if (list.empty())
     for (const auto& j : judges()) list.push_back(&j);
@@ -51,16 +55,16 @@ std::vector<Report> run_session(const SessionOptions& o) {
     try {
       s = generate(seed);
     } catch (const Error& e) {
-      found.push_back({seed, "generator", "generator: throws " + e.code(), fmt::format("seed {}: {}\n", seed, e.what())});
+      add({seed, "generator", "generator: throws " + e.code(), fmt::format("seed {}: {}\n", seed, e.what())});
       continue;
     }
     if (const auto f = apply(sound, s)) {
-      found.push_back(keep(seed, sound, s, *f, o.shrink, o.folder));
+      add(keep(seed, sound, s, *f, o.shrink, o.folder));
       continue;
     }
     for (const Judge* j : list)
       if (j != &sound)
-        if (const auto f = apply(*j, s)) found.push_back(keep(seed, *j, s, *f, o.shrink, o.folder));
+        if (const auto f = apply(*j, s)) add(keep(seed, *j, s, *f, o.shrink, o.folder));
   }
   return found;
 }

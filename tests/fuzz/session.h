@@ -18,9 +18,10 @@ struct SessionOptions {
   u64 first = 1, last = 1;
   std::vector<const Judge*> judges;  ///< empty: all
   bool shrink = false;
-  std::string folder;                ///< where failing kernels are written; empty: nowhere
+  std::string folder;  ///< where failing kernels are written; empty: nowhere
   u64 most_failures = 20;
   std::function<void(u64 seed, u64 failures)> progress;
+  std::function<void(const Report&)> found;  ///< as soon as it is kept
 };
 
 /// Every failure. A kernel that is not sound is a failure of its own and sees no other judge.

@@ -54,8 +54,15 @@ Value Writer::value(Type t, Scope least, int depth) {
   if (t.is_index()) return any_index(least, depth);
   Value v;
   if (random_.chance(55) && in_scope(t, least, v)) return v;
-  if (depth <= 0) return in_scope(t, least, v) && random_.chance(80) ? v : constant(t);
-  if (random_.chance(20)) return constant(t);
+  if (depth <= 0) {
+    if (in_scope(t, least, v)) return v;
+    // Any value of as many lanes, rather than a constant.
+    for (int i = 0; i < 4; ++i)
+      if (const Type other = Type::value(random_.pick(every), t.lanes); in_scope(other, least, v))
+        return emit(Opcode::Cast, {v}, 0, t);
+    return constant(t);
+  }
+  if (random_.chance(12)) return constant(t);
   return make(t, least, depth - 1);
 }
 
@@ -76,16 +83,16 @@ Value Writer::make(Type t, Scope least, int depth) {
 }
 
 Value Writer::make_float(Type t, Scope least, int depth) {
-  static constexpr Opcode one[] = {Opcode::Neg,   Opcode::Abs,  Opcode::Sign,  Opcode::Sqrt,  Opcode::Rsqrt,
+  static constexpr Opcode one[] = {Opcode::Neg,   Opcode::Abs,   Opcode::Sign, Opcode::Sqrt,  Opcode::Rsqrt,
                                    Opcode::Recip, Opcode::Floor, Opcode::Ceil, Opcode::Trunc, Opcode::Round};
   static constexpr Opcode two[] = {Opcode::Add, Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Mul,
                                    Opcode::Div, Opcode::Rem, Opcode::Min, Opcode::Max};
   static constexpr Opcode math[] = {
-      Opcode::Exp,  Opcode::Exp2, Opcode::Expm1, Opcode::Log,  Opcode::Log2,  Opcode::Log10, Opcode::Log1p,
-      Opcode::Sin,  Opcode::Cos,  Opcode::Tan,   Opcode::Asin, Opcode::Acos,  Opcode::Atan,  Opcode::Sinh,
-      Opcode::Cosh, Opcode::Tanh, Opcode::Asinh, Opcode::Acosh, Opcode::Atanh, Opcode::Erf,  Opcode::Erfinv};
-  static constexpr Opcode fast[] = {Opcode::FastExp, Opcode::FastExp2, Opcode::FastLog,  Opcode::FastLog2,
-                                    Opcode::FastSin, Opcode::FastCos,  Opcode::FastTanh, Opcode::FastSqrt,
+      Opcode::Exp,  Opcode::Exp2, Opcode::Expm1, Opcode::Log,   Opcode::Log2,  Opcode::Log10, Opcode::Log1p,
+      Opcode::Sin,  Opcode::Cos,  Opcode::Tan,   Opcode::Asin,  Opcode::Acos,  Opcode::Atan,  Opcode::Sinh,
+      Opcode::Cosh, Opcode::Tanh, Opcode::Asinh, Opcode::Acosh, Opcode::Atanh, Opcode::Erf,   Opcode::Erfinv};
+  static constexpr Opcode fast[] = {Opcode::FastExp,   Opcode::FastExp2, Opcode::FastLog,  Opcode::FastLog2,
+                                    Opcode::FastSin,   Opcode::FastCos,  Opcode::FastTanh, Opcode::FastSqrt,
                                     Opcode::FastRsqrt, Opcode::FastRecip};
   const u64 how = random_.below(100);
   if (how < 50) {
@@ -125,8 +132,9 @@ Value Writer::shift_amount(Type t, Scope least, int depth) {
 Value Writer::make_int(Type t, Scope least, int depth) {
   static constexpr Opcode one[] = {Opcode::Neg,      Opcode::Abs, Opcode::Sign, Opcode::Not,
                                    Opcode::Popcount, Opcode::Clz, Opcode::Ctz,  Opcode::BitReverse};
-  static constexpr Opcode two[] = {Opcode::Add, Opcode::Add, Opcode::Sub,   Opcode::Mul, Opcode::Mul, Opcode::Div, Opcode::Rem,
-                                   Opcode::Min, Opcode::Max, Opcode::MulHi, Opcode::And, Opcode::Or,  Opcode::Xor};
+  static constexpr Opcode two[] = {Opcode::Add, Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Mul,
+                                   Opcode::Div, Opcode::Rem, Opcode::Min, Opcode::Max, Opcode::MulHi,
+                                   Opcode::And, Opcode::Or,  Opcode::Xor};
   const u64 how = random_.below(100);
   const Value a = value(t, least, depth);
   if (how < 55) {

@@ -31,8 +31,8 @@ struct Exchange {
   struct View {
     OpId memory = ir::none;
     DType elem = DType::none;
-    u64 count = 0;   ///< elements of the group
-    u32 per = 0;     ///< elements of a thread's slot; 0: only for reading everything
+    u64 count = 0;  ///< elements of the group
+    u32 per = 0;    ///< elements of a thread's slot; 0: only for reading everything
   };
   std::vector<View> views;
   bool global = false;
@@ -144,8 +144,8 @@ class Writer {
   u32 threads_ = 32, groups_ = 1;
   bool simd_ = true;
   Scope control_ = Scope::grid;
-  u32 trips_ = 1;     ///< product of the trip counts around
-  int budget_ = 0;    ///< statements left
+  u32 trips_ = 1;   ///< product of the trip counts around
+  int budget_ = 0;  ///< statements left
   int line_ = 0;
   std::vector<Value> values_;
   std::vector<Array> arrays_;
