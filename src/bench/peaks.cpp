@@ -154,15 +154,15 @@ std::atomic<f32> sink;  // results that must not be optimised away
 // The least seconds of a run in which every thread does `work(thread)`, all started together.
 f64 best_time(u32 threads, int repeats, const std::function<void(u32)>& work) {
   f64 best = 1e30;
+  bool started = false;  // the first meeting is of the threads' own start
   Clock::time_point start;
   const auto settle = [&]() noexcept {
     const auto now = Clock::now();
-    best = std::min(best, std::chrono::duration<f64>(now - start).count());
-    start = now;
+    if (started) best = std::min(best, std::chrono::duration<f64>(now - start).count());
+    started = true, start = Clock::now();
   };
   std::barrier together(threads, settle);
   std::vector<std::thread> team;
-  start = Clock::time_point::min();  // the first interval is the start of the threads: endless, so never the best
   for (u32 t = 0; t < threads; ++t)
     team.emplace_back([&, t] {
       together.arrive_and_wait();

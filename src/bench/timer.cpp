@@ -41,22 +41,23 @@ u64 buffer_bytes(const Case& c) {
   return total;
 }
 
-struct Empty {
+// The least that a kernel may do: one store a lane of one simdgroup.
+struct Least {
   static constexpr Mode mode = Mode::Threadgroup;
-  Out<u32> unused;
+  Out<u32> words;
   Grid grid() const { return {Threadgroups{1}, Threads{32}}; }
-  void operator()() const {}
+  void operator()() const { words[thread_id()] = cast<u32>(thread_id()); }
 };
 
-struct EmptyLaunch {
-  explicit EmptyLaunch(runtime::Backend& b)
-      : backend(b), compiled(runtime::compile_for(b.info().backend, iron::record(unbound<Empty>(), "empty"))) {
+struct LeastLaunch {
+  explicit LeastLaunch(runtime::Backend& b)
+      : backend(b), compiled(runtime::compile_for(b.info().backend, iron::record(unbound<Least>(), "least"))) {
     exe = backend.prepare(*compiled->optimised, {32, 1, 1});
     memory = backend.allocate(256);
     args.push_back({{memory, 256, 0}});
   }
-  ~EmptyLaunch() { backend.release(memory); }
-  EmptyLaunch(const EmptyLaunch&) = delete;
+  ~LeastLaunch() { backend.release(memory); }
+  LeastLaunch(const LeastLaunch&) = delete;
   f64 seconds(u32 count) { return backend.time_launches(exe, {{1, 1, 1}, {32, 1, 1}, 0}, args, count); }
   runtime::Backend& backend;
   std::shared_ptr<const runtime::Compiled> compiled;
@@ -162,16 +163,16 @@ Paired measure_paired(Bench& a, Bench& b, const MeasureLock& lock) {
 }
 
 f64 launch_floor_us(runtime::Backend& backend, const MeasureLock&) {
-  EmptyLaunch empty(backend);
+  LeastLaunch least(backend);
   f64 best = 1e30;
-  for (int i = 0; i < 20; ++i) empty.seconds(20);
-  for (int i = 0; i < 50; ++i) best = std::min(best, empty.seconds(20) / 20);
+  for (int i = 0; i < 20; ++i) least.seconds(20);
+  for (int i = 0; i < 50; ++i) best = std::min(best, least.seconds(20) / 20);
   return best * 1e6;
 }
 
 void warm_clock(runtime::Backend& backend, f64 seconds) {
-  EmptyLaunch empty(backend);
-  for (const auto start = Clock::now(); since(start) < seconds;) empty.seconds(50);
+  LeastLaunch least(backend);
+  for (const auto start = Clock::now(); since(start) < seconds;) least.seconds(50);
 }
 
 }  // namespace iron::bench

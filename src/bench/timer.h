@@ -83,7 +83,7 @@ struct Paired {
 };
 Paired measure_paired(Bench& a, Bench& b, const MeasureLock& lock);
 
-/// P15: microseconds of a kernel that does nothing, on that backend.
+/// P15: microseconds of the least kernel (one store a lane of one simdgroup), on that backend.
 f64 launch_floor_us(runtime::Backend& backend, const MeasureLock& lock);
 /// P4: dummy launches for some time, before the first sample of a session.
 void warm_clock(runtime::Backend& backend, f64 seconds);

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
+#include <vector>
 
 #include "iron/error.h"
 
@@ -129,7 +132,7 @@ V Arith::floats(Opcode code, V* v) {
     case Opcode::Round:
       return rounded(code, v[0]);
     case Opcode::Ldexp:
-      return ldexp(v[0], v[1]);
+      return ldexp(v[0], v[1], std::numeric_limits<i32>::min(), std::numeric_limits<i32>::max());
     default:
       throw Error("CPU03", fmt::format("the CPU device has no code for {} on floats", ir::info(code).text),
                   "run expand_math first");
@@ -171,13 +174,18 @@ V Arith::fma(V a, V b, V c) {
   return c_.conv(Conv::fptrunc, Num::f32, as_float(c_.select(c_.bin(Bin::and_, inexact, even), moved, bits)));
 }
 
-V Arith::ldexp(V a, V b) {
+V Arith::ldexp(DType elem, V a, V b, i64 least, i64 most) {
+  return narrow(elem, ldexp(widen(elem, a), b, least, most));
+}
+
+V Arith::ldexp(V a, V b, i64 least, i64 most) {
   const bool single = c_.num(a) == Num::f32;
   const i64 lo = single ? -126 : -1022, hi = single ? 127 : 1023, mantissa = single ? 23 : 52;
-  const auto clamp = [&](V x) {
-    V l = k(x, static_cast<u64>(lo)), h = k(x, static_cast<u64>(hi));
-    x = c_.select(c_.cmp(Cmp::slt, x, l), l, x);
-    return c_.select(c_.cmp(Cmp::sgt, x, h), h, x);
+  const auto clamp = [&](V x, i64 from, i64 to, i64 known_from, i64 known_to) {
+    V l = k(x, static_cast<u64>(from)), h = k(x, static_cast<u64>(to));
+    if (known_from < from) x = c_.select(c_.cmp(Cmp::slt, x, l), l, x);
+    if (known_to > to) x = c_.select(c_.cmp(Cmp::sgt, x, h), h, x);
+    return x;
   };
   const auto power = [&](V e) {
     V biased = c_.bin(Bin::add, e, k(e, static_cast<u64>(hi)));
@@ -185,14 +193,22 @@ V Arith::ldexp(V a, V b) {
     return as_float(c_.bin(Bin::shl, biased, k(biased, static_cast<u64>(mantissa))));
   };
   i64 exact = 0;
-  if (c_.constant_int(b, exact) && exact >= lo && exact <= hi) return c_.bin(Bin::fmul, a, power(b));
-  // Three factors, the remainders first: a step that rounds can only precede a result of zero.
-  const i64 most = single ? 300 : 2200;
-  V l = k(b, static_cast<u64>(-most)), h = k(b, static_cast<u64>(most));
-  V e = c_.select(c_.cmp(Cmp::slt, b, l), l, c_.select(c_.cmp(Cmp::sgt, b, h), h, b));
-  V e1 = clamp(e), r1 = c_.bin(Bin::sub, e, e1);
-  V e2 = clamp(r1), e3 = clamp(c_.bin(Bin::sub, r1, e2));
-  return c_.bin(Bin::fmul, c_.bin(Bin::fmul, c_.bin(Bin::fmul, a, power(e3)), power(e2)), power(e1));
+  if (c_.constant_int(b, exact)) least = most = exact;
+  // Beyond these the result is zero or infinite whatever the operand.
+  const i64 end = single ? 300 : 2200;
+  V e = clamp(b, -end, end, least, most);
+  least = std::clamp(least, -end, end), most = std::clamp(most, -end, end);
+  // Up to three factors, the remainders first: a step that rounds can only precede a result of zero.
+  std::vector<V> factors;
+  for (;;) {
+    V part = clamp(e, lo, hi, least, most);
+    factors.push_back(power(part));
+    if (least >= lo && most <= hi) break;
+    e = c_.bin(Bin::sub, e, part);
+    least = std::min<i64>(least - lo, 0), most = std::max<i64>(most - hi, 0);
+  }
+  for (std::size_t i = factors.size(); i-- > 0;) a = c_.bin(Bin::fmul, a, factors[i]);
+  return a;
 }
 
 V Arith::rounded(Opcode code, V a) {

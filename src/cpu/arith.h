@@ -31,6 +31,8 @@ class Arith {
   V apply(ir::Opcode code, DType elem, std::initializer_list<V> v) {
     return apply(code, elem, std::span<const V>(v.begin(), v.size()), 0);
   }
+  /// a * 2^b where b is known to lie between the two bounds.
+  V ldexp(DType elem, V a, V b, i64 least, i64 most);
   V cast(DType to, DType from, V v);
   V reduce(ir::ReduceKind kind, DType elem, V a, V b);
   V constant(DType elem, u64 bits, u32 lanes = 0) { return c_.bits(num_of(elem), bits, lanes); }
@@ -46,7 +48,7 @@ class Arith {
   V divide(DType elem, V a, V b, bool remainder);
   V mulhi(DType elem, V a, V b);
   V fma(V a, V b, V c);
-  V ldexp(V a, V b);
+  V ldexp(V a, V b, i64 least, i64 most);
   V rounded(ir::Opcode code, V a);
   V decode(ir::Opcode code, V a);
   V odd_float(V f64_value);  ///< f64 to f32, rounded to odd

@@ -45,10 +45,12 @@ std::string default_cache_folder() {
   return {};
 }
 
-std::string cache_key(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, std::string_view llvm) {
+std::string cache_key(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, std::string_view llvm,
+                      bool stream) {
   // Texts of checks and prints are told apart by the op's number, so the kernel's own text is what counts.
-  return hash128(fmt::format("{}\n{} {} {}\n{}\n{}\n{}\n{}", ir::print(kernel, {.locations = false}), threads.x,
-                             threads.y, threads.z, target.key(), llvm, lowering_version, kernel.op_capacity()))
+  return hash128(fmt::format("{}\n{} {} {}\n{}\n{}\n{}\n{}\n{}", ir::print(kernel, {.locations = false}), threads.x,
+                             threads.y, threads.z, target.key(), llvm, lowering_version, kernel.op_capacity(),
+                             stream ? "stream" : ""))
       .hex();
 }
 

@@ -300,6 +300,7 @@ V Code::gep(V base, V offset) { return module_->builder.CreatePtrAdd(base, offse
 V Code::gep(V base, u64 offset) {
   return offset ? module_->builder.CreatePtrAdd(base, module_->builder.getInt64(offset)) : base;
 }
+V Code::address(V ptr) { return module_->builder.CreatePtrToInt(ptr, module_->builder.getInt64Ty()); }
 V Code::load(Ty t, V ptr, u32 align) { return module_->builder.CreateAlignedLoad(t, ptr, Align(align)); }
 void Code::store(V value, V ptr, u32 align) { module_->builder.CreateAlignedStore(value, ptr, Align(align)); }
 void Code::store_nontemporal(V value, V ptr, u32 align) {

@@ -110,6 +110,7 @@ class Code {
   V alloca_array(Ty t, u32 count, u32 align);  ///< in the entry block
   V gep(V base, V byte_offset);
   V gep(V base, u64 byte_offset);
+  V address(V ptr);  ///< as an i64
   V load(Ty t, V ptr, u32 align);
   void store(V value, V ptr, u32 align);
   void store_nontemporal(V value, V ptr, u32 align);

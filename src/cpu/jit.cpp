@@ -161,11 +161,11 @@ struct Object {
   SmallVector<char, 0> bytes;
   f64 lower_ms = 0, optimise_ms = 0, codegen_ms = 0;
 };
-Object build(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target) {
+Object build(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, bool stream = false) {
   Object o;
   const f64 start = now_ms();
   Code code(target, symbol_name(kernel));
-  o.info = lower(kernel, threads, code);
+  o.info = lower(kernel, threads, code, stream);
   auto& m = *code.module().module;
   const f64 lowered = now_ms();
   auto tm = target_machine(target);
@@ -187,7 +187,7 @@ std::shared_ptr<Compiled> compile(const ir::Kernel& kernel, Dim3 threads, const 
     throw iron::Error("CPU01", fmt::format("this machine does not run code for {}", target.name),
                       "choose a target that it has");
   auto out = std::make_shared<Compiled>();
-  out->key = cache_key(kernel, threads, target, llvm_version());
+  out->key = cache_key(kernel, threads, target, llvm_version(), options.stream);
   const std::string folder = !options.use_disk              ? ""
                              : options.cache_folder.empty() ? default_cache_folder()
                                                             : options.cache_folder;
@@ -202,7 +202,7 @@ std::shared_ptr<Compiled> compile(const ir::Kernel& kernel, Dim3 threads, const 
       // An entry that does not link is rebuilt like one that is damaged.
     }
   }
-  const Object o = build(kernel, threads, target);
+  const Object o = build(kernel, threads, target, options.stream);
   out->info = o.info, out->lower_ms = o.lower_ms, out->optimise_ms = o.optimise_ms, out->codegen_ms = o.codegen_ms;
   write_entry(folder, out->key, o.info, std::span<const char>(o.bytes.data(), o.bytes.size()));
   const f64 start = now_ms();

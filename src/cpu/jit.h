@@ -24,7 +24,8 @@ struct Compiled {
 
 struct CompileOptions {
   bool use_disk = true;
-  std::string cache_folder;  ///< empty: $IRON_CACHE/cpu, else $XDG_CACHE_HOME/iron/cpu, else ~/.cache/iron/cpu
+  std::string cache_folder = {};  ///< empty: $IRON_CACHE/cpu, else $XDG_CACHE_HOME/iron/cpu, else ~/.cache/iron/cpu
+  bool stream = false;            ///< the version whose stores go past the caches
 };
 
 /// Compiles, or loads from the disk cache. The target must be one that this machine runs.

@@ -10,7 +10,7 @@ namespace iron::cpu {
 
 using ir::Opcode;
 
-Lowering::Lowering(const ir::Kernel& k, Dim3 threads, Code& code, Lowered& out)
+Lowering::Lowering(const ir::Kernel& k, Dim3 threads, Code& code, bool stream, Lowered& out)
     : k_(k),
       threads_(threads),
       count_(static_cast<u32>(threads.count())),
@@ -18,6 +18,7 @@ Lowering::Lowering(const ir::Kernel& k, Dim3 threads, Code& code, Lowered& out)
       c_(code),
       math_(code),
       out_(out),
+      stream_(stream),
       uniformity_(k),
       affine_(k),
       users_(ir::use_lists(k)),
@@ -104,13 +105,14 @@ void Lowering::run() {
   c_.incoming(group_linear_, c_.bin(Bin::add, group_linear_, c_.i64(1)), c_.here());
   c_.br(head);
   c_.set(after);
+  if (stream_) c_.sfence();
   c_.finish();
   out_.scratch_bytes = scratch_bytes_;
 }
 
-Lowered lower(const ir::Kernel& kernel, Dim3 threads, Code& code) {
+Lowered lower(const ir::Kernel& kernel, Dim3 threads, Code& code, bool stream) {
   Lowered out;
-  Lowering(kernel, threads, code, out).run();
+  Lowering(kernel, threads, code, stream, out).run();
   return out;
 }
 

@@ -24,7 +24,8 @@ struct Lowered {
 inline constexpr u64 scratch_header = 128;  ///< HostServices, then 64 bytes that masked-off lanes may touch
 
 /// Lowers into `code`. Throws iron::Error (CPU02, CPU03) for what the device cannot run.
-Lowered lower(const ir::Kernel& kernel, Dim3 threads, Code& code);
+/// `stream` makes the version for launches that write far more than the caches hold.
+Lowered lower(const ir::Kernel& kernel, Dim3 threads, Code& code, bool stream = false);
 
 /// Words of the argument block for a launch.
 std::vector<u64> argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry,

@@ -60,13 +60,14 @@ struct Memory {
   V base = nullptr;
   DType elem = DType::none;
   ir::Space space = ir::Space::none;
+  bool streams = false;       ///< written once and not read: may go past the caches
   bool atomic_plain = false;  ///< only this worker sees it
   u64 length = 0;             ///< elements of a thread's array
 };
 
 class Lowering {
  public:
-  Lowering(const ir::Kernel& k, Dim3 threads, Code& code, Lowered& out);
+  Lowering(const ir::Kernel& k, Dim3 threads, Code& code, bool stream, Lowered& out);
   ~Lowering();
   void run();
 
@@ -92,6 +93,13 @@ class Lowering {
   V mask_or_ones(u32 packet);
   V any_lane();  ///< some lane of the chunk runs
   bool rematerialisable(OpId id);
+
+  // --- ranges (ranges.cpp)
+  struct FloatRange {
+    f64 least, most;
+  };
+  std::optional<FloatRange> float_range(OpId id, int depth) const;
+  std::pair<i64, i64> integer_range(OpId id) const;
 
   // --- memory (memory.cpp)
   Memory memory(OpId id);
@@ -168,6 +176,7 @@ class Lowering {
   Code& c_;
   Arith math_;
   Lowered& out_;
+  bool stream_;  ///< stores go past the caches
   analysis::Uniformity uniformity_;
   analysis::Affine affine_;
   std::vector<std::vector<OpId>> users_;

@@ -19,6 +19,7 @@ Memory Lowering::memory(OpId id) {
   switch (k_.op(id).code) {
     case Opcode::Param:
       m.base = c_.gep(params_[k_.op(id).imm], offset);
+      m.streams = stream_ && k_.params[k_.op(id).imm].kind == ir::ParamKind::out;
       return m;
     case Opcode::SharedNew:
       m.base = c_.gep(c_.scratch(), shared_.at(id) + offset), m.atomic_plain = true;
@@ -137,7 +138,23 @@ void Lowering::store_part(const Memory& m, const Val& index, const Val& value, i
                }),
                ptr, align);
     } else if (contiguous && n == 1 && !mask) {
-      c_.store(stored(vector(value.at(0, p), m.elem)), lane_address(m, at, 0), align);
+      V packet = stored(vector(value.at(0, p), m.elem)), ptr = lane_address(m, at, 0);
+      const u32 bytes = lanes_ * size;
+      if (!m.streams || bytes < 16) {
+        c_.store(packet, ptr, align);
+        continue;
+      }
+      // Only whole aligned packets may go past the caches.
+      Block past = c_.block("past"), through = c_.block("through"), done = c_.block("stored");
+      V low = c_.bin(Bin::and_, c_.address(ptr), c_.i64(bytes - 1));
+      c_.br(c_.cmp(Cmp::eq, low, c_.i64(0)), past, through);
+      c_.set(past);
+      c_.store_nontemporal(packet, ptr, bytes);
+      c_.br(done);
+      c_.set(through);
+      c_.store(packet, ptr, align);
+      c_.br(done);
+      c_.set(done);
     } else if (contiguous && n == 1 && size >= 4 && c_.target().sse41) {
       c_.masked_store(stored(vector(value.at(0, p), m.elem)), lane_address(m, at, 0), align, mask);
     } else if (contiguous && !mask) {

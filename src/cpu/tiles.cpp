@@ -103,39 +103,52 @@ void Tiles::zero(const Tile& t) {
        [&](V i) { c_.store(nothing, c_.gep(to, c_.bin(Bin::mul, i, c_.i64(bytes))), bytes < 64 ? bytes : 64); });
 }
 
-// A matrix copied into scratch in the chain's format, row by row; `cols` are what follows each other there.
+// A matrix copied into scratch in the chain's format, in panels of some columns, each row by row: what one block reads
+// lies in sequence.
 Tiles::Operand Tiles::packed(const Tile& t, const Memory& m, V offset, V stride, bool transposed, u32 rows, u32 cols,
-                             u64 scratch, u32 pitch) {
+                             u64 scratch, u32 panel) {
   const i64 size = dtype_size(m.elem), out = t.element;
   const u32 L = l_.lanes_;
   V to = c_.gep(c_.scratch(), scratch), from = c_.gep(m.base, c_.bin(Bin::mul, offset, c_.i64(size)));
   V step = c_.bin(Bin::mul, stride, c_.i64(size));
-  const auto loaded = [&](V at, u32 lanes) {
-    return l_.loaded(
-        c_.load(c_.type(m.elem == DType::boolean ? Num::i8 : num_of(m.elem), lanes), at, static_cast<u32>(size)),
-        m.elem);
-  };
+  const i64 line_bytes = i64{panel} * out, panel_bytes = line_bytes * rows;
   const auto copy = [&](V source, V target, u32 lanes) {
-    c_.store(to_chain(t, m.elem, loaded(source, lanes)), target, t.element);
+    V v = c_.load(c_.type(m.elem == DType::boolean ? Num::i8 : num_of(m.elem), lanes), source, static_cast<u32>(size));
+    c_.store(to_chain(t, m.elem, l_.loaded(v, m.elem)), target, t.element);
   };
   each(rows, [&](V r) {
-    V line = c_.gep(to, c_.bin(Bin::mul, r, c_.i64(i64{pitch} * out)));
-    if (transposed) {
-      V column = c_.gep(from, c_.bin(Bin::mul, r, c_.i64(size)));
-      each(cols, [&](V j) {
-        copy(c_.gep(column, c_.bin(Bin::mul, j, step)), c_.gep(line, c_.bin(Bin::mul, j, c_.i64(out))), 0);
-      });
-      return;
-    }
-    V row = c_.gep(from, c_.bin(Bin::mul, r, step));
-    each(cols / L, [&](V j) {
-      V at = c_.bin(Bin::mul, j, c_.i64(L));
-      copy(c_.gep(row, c_.bin(Bin::mul, at, c_.i64(size))), c_.gep(line, c_.bin(Bin::mul, at, c_.i64(out))), L);
-    });
-    for (u32 j = cols / L * L; j < cols; ++j)
-      copy(c_.gep(row, static_cast<u64>(j * size)), c_.gep(line, static_cast<u64>(j * out)), 0);
+    V line = c_.gep(to, c_.bin(Bin::mul, r, c_.i64(line_bytes)));
+    V row = c_.gep(from, transposed ? c_.bin(Bin::mul, r, c_.i64(size)) : c_.bin(Bin::mul, r, step));
+    const auto columns = [&](V p, u32 count) {
+      V target = c_.gep(line, c_.bin(Bin::mul, p, c_.i64(panel_bytes)));
+      V first = c_.bin(Bin::mul, p, c_.i64(panel));
+      V source = c_.gep(row, transposed ? c_.bin(Bin::mul, first, step) : c_.bin(Bin::mul, first, c_.i64(size)));
+      if (transposed) {
+        each(count, [&](V j) {
+          copy(c_.gep(source, c_.bin(Bin::mul, j, step)), c_.gep(target, c_.bin(Bin::mul, j, c_.i64(out))), 0);
+        });
+        return;
+      }
+      const u32 packets = count / L;
+      if (packets <= 4) {
+        for (u32 j = 0; j < packets; ++j)
+          copy(c_.gep(source, u64{j} * L * static_cast<u64>(size)), c_.gep(target, u64{j} * L * static_cast<u64>(out)),
+               L);
+      } else {
+        each(packets, [&](V j) {
+          V at = c_.bin(Bin::mul, j, c_.i64(L));
+          copy(c_.gep(source, c_.bin(Bin::mul, at, c_.i64(size))), c_.gep(target, c_.bin(Bin::mul, at, c_.i64(out))),
+               L);
+        });
+      }
+      for (u32 j = packets * L; j < count; ++j)
+        copy(c_.gep(source, u64{j} * static_cast<u64>(size)), c_.gep(target, u64{j} * static_cast<u64>(out)), 0);
+    };
+    if (cols / panel) each(cols / panel, [&](V p) { columns(p, panel); });
+    if (cols % panel) columns(c_.i64(cols / panel), cols % panel);
   });
-  return {to, c_.i64(i64{pitch} * out), c_.i64(out), true};
+  // A column that starts a panel lies a whole panel's rows behind the one before.
+  return {to, c_.i64(line_bytes), c_.i64(out), c_.i64(i64{rows} * out)};
 }
 
 void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V row, V col, u32 rows, u32 packets,
@@ -147,7 +160,7 @@ void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V ro
   std::vector<V> start, sum, next;
   for (u32 i = 0; i < rows; ++i)
     for (u32 p = 0; p < packets; ++p) start.push_back(c_.load(c_.type(num(t), L), place(i, p), align));
-  V b_start = c_.gep(b.base, c_.bin(Bin::mul, col, b.col));
+  V b_start = c_.gep(b.base, c_.bin(Bin::mul, col, b.panel));
   std::vector<V> a_rows;
   V a_start = c_.gep(a.base, c_.bin(Bin::mul, row, a.row));
   for (u32 i = 0; i < rows; ++i) a_rows.push_back(c_.gep(a_start, c_.bin(Bin::mul, a.row, c_.i64(i))));
@@ -201,9 +214,12 @@ void Tiles::multiply(OpId id, const Tile& t) {
   V a_at = l_.scalar(l_.k_.operand(id, 2)), a_stride = l_.scalar(l_.k_.operand(id, 3));
   V b_at = l_.scalar(l_.k_.operand(id, 5)), b_stride = l_.scalar(l_.k_.operand(id, 6));
   const auto direct = [&](const Memory& m) { return m.elem == t.input && t.input == t.chain; };
-  const u32 a_pitch = depth, b_pitch = t.stride;
-  if (!panels_.count(id)) panels_[id] = l_.scratch((u64{rows} * a_pitch + u64{depth} * b_pitch) * t.element + 64);
-  const u64 a_panel = panels_[id], b_panel = (a_panel + u64{rows} * a_pitch * t.element + 63) / 64 * 64;
+  const u32 block_rows = target.registers >= 32 || L == 8 ? 6 : 4;
+  const u32 block_packets = t.element == 8 ? 1 : target.registers >= 32 ? 4 : L == 8 ? 2 : 1;
+  const u32 panel = block_packets * L;
+  const u64 b_elements = (u64{cols} + panel - 1) / panel * panel * depth;
+  if (!panels_.count(id)) panels_[id] = l_.scratch((u64{rows} * depth + b_elements) * t.element + 64);
+  const u64 a_panel = panels_[id], b_panel = (a_panel + u64{rows} * depth * t.element + 63) / 64 * 64;
 
   Operand a, b;
   if (direct(ma)) {
@@ -213,17 +229,18 @@ void Tiles::multiply(OpId id, const Tile& t) {
     a.row = layout.a_transposed ? c_.i64(size) : step;
     a.col = layout.a_transposed ? step : c_.i64(size);
   } else {
-    a = packed(t, ma, a_at, a_stride, layout.a_transposed, rows, depth, a_panel, a_pitch);
+    a = packed(t, ma, a_at, a_stride, layout.a_transposed, rows, depth, a_panel, depth);
+    a.col = c_.i64(t.element);
   }
-  if (direct(mb) && !layout.b_transposed && cols % L == 0) {
+  // Rows that would sit in a few sets of the first cache are worth a copy, if enough blocks read it.
+  const bool reused = rows >= 8 * block_rows;
+  if (direct(mb) && !layout.b_transposed && cols % L == 0 && !reused) {
     b = {c_.gep(mb.base, c_.bin(Bin::mul, b_at, c_.i64(t.element))), c_.bin(Bin::mul, b_stride, c_.i64(t.element)),
-         c_.i64(t.element), true};
+         c_.i64(t.element), c_.i64(t.element)};
   } else {
-    b = packed(t, mb, b_at, b_stride, layout.b_transposed, depth, cols, b_panel, b_pitch);
+    b = packed(t, mb, b_at, b_stride, layout.b_transposed, depth, cols, b_panel, panel);
   }
   V acc = base(t);
-  const u32 block_rows = target.registers >= 32 || L == 8 ? 6 : 4;
-  const u32 block_packets = t.element == 8 ? 1 : target.registers >= 32 ? 4 : L == 8 ? 2 : 1;
   const u32 packets = t.stride / L;
   const auto columns = [&](V col, u32 wide) {
     if (rows / block_rows)

@@ -27,8 +27,9 @@ class Tiles {
     u32 element = 4;        ///< bytes
   };
   struct Operand {
-    V base = nullptr, row = nullptr, col = nullptr;  ///< bytes from one row to the next, one column to the next
-    bool unit = false;                               ///< columns follow each other
+    V base = nullptr;
+    V row = nullptr, col = nullptr;  ///< bytes from one row to the next, one column to the next
+    V panel = nullptr;               ///< bytes a column, where columns are counted in whole blocks
   };
   const Tile& tile(OpId id);
   V base(const Tile& t);
@@ -38,7 +39,7 @@ class Tiles {
   void block(const Tile& t, V acc, const Operand& a, const Operand& b, V row, V col, u32 rows, u32 packets, u32 depth);
   void transfer(OpId id, const Tile& t, bool store);
   Operand packed(const Tile& t, const Memory& m, V offset, V stride, bool transposed, u32 rows, u32 cols, u64 scratch,
-                 u32 pitch);
+                 u32 panel);
   Val element(OpId id, const Tile& t);
   void each(V count, const std::function<void(V)>& body);
   void each(u32 count, const std::function<void(V)>& body) { each(l_.c_.i64(count), body); }

@@ -333,6 +333,7 @@ Val Lowering::pure(OpId id) {
   u32 packets = 1;
   for (const auto& x : v) packets = std::max(packets, x.packets);
   const DType elem = k_.type(operands[op.code == Opcode::Select ? 1 : 0]).elem;
+  const auto exponent = op.code == Opcode::Ldexp ? integer_range(operands[1]) : std::pair<i64, i64>{};
   Val out{packets, {}};
   for (u32 c = 0; c < op.type.lanes; ++c)
     for (u32 p = 0; p < packets; ++p) {
@@ -360,8 +361,13 @@ Val Lowering::pure(OpId id) {
         const bool keep = op.code == Opcode::Select && i == 0 && !x[0].stride && !c_.lanes(x[0].v);
         plain_values.push_back(any_vector && !keep ? vector(x[i], elem) : x[i].v);
       }
-      V r = op.code == Opcode::Cast ? math_.cast(op.type.elem, elem, plain_values[0])
-                                    : math_.apply(op.code, elem, plain_values, op.imm);
+      V r = nullptr;
+      if (op.code == Opcode::Cast)
+        r = math_.cast(op.type.elem, elem, plain_values[0]);
+      else if (op.code == Opcode::Ldexp)
+        r = math_.ldexp(elem, plain_values[0], plain_values[1], exponent.first, exponent.second);
+      else
+        r = math_.apply(op.code, elem, plain_values, op.imm);
       out.parts.push_back({r, nullptr});
     }
   return out;

@@ -81,12 +81,13 @@ class Printer {
     if (k_.width_generic) out_ += " width_generic";
     if (!k_.spec.empty()) out_ += " spec " + quoted(k_.spec);
     out_ += " {\n";
-    if (options_.locations) {
-      collect_files();
-      for (std::size_t i = 0; i < files_.size(); ++i) out_ += fmt::format("  file {} {}\n", i, quoted(files_[i]));
-    }
+    const auto head = out_.size();
     region(k_.body(), 1);
     out_ += "}\n";
+    // Only files that some printed location names, as a parser will find them: constants are printed without theirs.
+    std::string table;
+    for (std::size_t i = 0; i < files_.size(); ++i) table += fmt::format("  file {} {}\n", i, quoted(files_[i]));
+    out_.insert(head, table);
     return std::move(out_);
   }
 
@@ -97,13 +98,6 @@ class Printer {
   }
 
  private:
-  void collect_files() {
-    k_.walk([&](OpId id) {
-      const auto& l = k_.location(id);
-      if (l.line && std::find(files_.begin(), files_.end(), l.file) == files_.end()) files_.push_back(l.file);
-    });
-  }
-
   std::string value(OpId id) {
     const auto& op = k_.op(id);
     if (op.code == Opcode::Param) return "%" + k_.params[op.imm].name;
@@ -168,6 +162,7 @@ class Printer {
     const auto& l = k_.location(id);
     if (!options_.locations || !l.line) return;
     const auto file = std::find(files_.begin(), files_.end(), l.file) - files_.begin();
+    if (file == std::ssize(files_)) files_.push_back(l.file);
     out_ += file == 0 ? fmt::format(" !{}", l.line) : fmt::format(" !{}:{}", file, l.line);
   }
 

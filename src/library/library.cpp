@@ -63,6 +63,7 @@ std::size_t Registry::insert(KernelEntry entry, SourceLocation loc) {
   constexpr std::string_view root = IRON_SOURCE_DIR "/";
   if (file.substr(0, root.size()) == root) file.remove_prefix(root.size());
 #endif
+  while (file.substr(0, 3) == "../") file.remove_prefix(3);  // a compiler cache may make paths relative to the build
   entry.file = file;
   for (const auto& e : entries_)
     if (e.full_name() == entry.full_name())

@@ -115,7 +115,7 @@ TEST_F(Cache, SmallKernelsCompileWithinTheirBudget) {
   get();
   f64 best = 1e9, cached = 1e9;
   for (int i = 0; i < 5; ++i) {
-    const auto c = compile(kernel_, {64, 1, 1}, host_target(), {.use_disk = false, .cache_folder = {}});
+    const auto c = compile(kernel_, {64, 1, 1}, host_target(), {.use_disk = false});
     best = std::min(best, c->lower_ms + c->optimise_ms + c->codegen_ms + c->link_ms);
     cached = std::min(cached, get()->link_ms);
   }

@@ -98,30 +98,34 @@ inline void compare(const ir::Kernel& k, const LaunchGeometry& g, const std::vec
   if (check_findings)
     for (const auto& f : result.findings)
       if (f.severity == Severity::error) FAIL() << f.render() << "\n" << ir::print(k);
-  for (const auto& target : targets()) {
-    SCOPED_TRACE(target.name);
-    std::shared_ptr<Compiled> code;
-    try {
-      code = compile(k, g.threads, target, {.use_disk = false, .cache_folder = {}});
-    } catch (const Error& e) {
-      FAIL() << e.what() << "\n" << ir::print(k);
+  // Elementwise kernels also in the version whose stores go past the caches.
+  for (const auto& target : targets())
+    for (const bool stream : {false, true}) {
+      if (stream && k.mode != ir::Mode::Elementwise) continue;
+      SCOPED_TRACE(target.name + (stream ? ", streaming" : ""));
+      std::shared_ptr<Compiled> code;
+      try {
+        code = compile(k, g.threads, target, {.use_disk = false, .stream = stream});
+      } catch (const Error& e) {
+        FAIL() << e.what() << "\n" << ir::print(k);
+      }
+      auto native = launch_args(k, got, arguments);
+      run_compiled(*code, k, g, native);
+      for (std::size_t i = 0; i < k.params.size(); ++i) {
+        const auto elem = k.params[i].elem;
+        const std::size_t size = dtype_size(elem);
+        if (!k.params[i].is_buffer()) continue;
+        for (std::size_t at = 0; at + size <= got[i].size(); at += size)
+          if (!same_element(elem, expected[i].data() + at, got[i].data() + at)) {
+            u64 want = 0, have = 0;
+            std::memcpy(&want, expected[i].data() + at, size);
+            std::memcpy(&have, got[i].data() + at, size);
+            FAIL() << fmt::format("{}[{}] is {:#x}, the interpreter has {:#x}\n", k.params[i].name, at / size, have,
+                                  want)
+                   << ir::print(k);
+          }
+      }
     }
-    auto native = launch_args(k, got, arguments);
-    run_compiled(*code, k, g, native);
-    for (std::size_t i = 0; i < k.params.size(); ++i) {
-      const auto elem = k.params[i].elem;
-      const std::size_t size = dtype_size(elem);
-      if (!k.params[i].is_buffer()) continue;
-      for (std::size_t at = 0; at + size <= got[i].size(); at += size)
-        if (!same_element(elem, expected[i].data() + at, got[i].data() + at)) {
-          u64 want = 0, have = 0;
-          std::memcpy(&want, expected[i].data() + at, size);
-          std::memcpy(&have, got[i].data() + at, size);
-          FAIL() << fmt::format("{}[{}] is {:#x}, the interpreter has {:#x}\n", k.params[i].name, at / size, have, want)
-                 << ir::print(k);
-        }
-    }
-  }
 }
 inline void compare(std::string_view text, const LaunchGeometry& g, const std::vector<Argument>& arguments) {
   compare(ir::parse(text), g, arguments);

@@ -521,7 +521,7 @@ TEST(Refusal, SimdOpsNeedWholeSimdgroups) {
       "kernel @k(%y: out u32) threadgroup exact {\n  %i = thread_id : index\n  %v = cast %i : u32\n  %s = "
       "simd.reduce<sum> %v : u32\n  store %y[%i], %s\n}\n");
   try {
-    compile(k, {33, 1, 1}, named_target("sse2"), {.use_disk = false, .cache_folder = {}});
+    compile(k, {33, 1, 1}, named_target("sse2"), {.use_disk = false});
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), "CPU04");

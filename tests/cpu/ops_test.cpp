@@ -116,7 +116,7 @@ TEST(Refusal, TranscendentalOpsNeedTheirExpansion) {
   const auto k = op_kernel(Opcode::Exp, f, DType::none, 0, false);
   ASSERT_TRUE(k);
   try {
-    compile(*k, {32, 1, 1}, named_target("sse2"), {.use_disk = false, .cache_folder = {}});
+    compile(*k, {32, 1, 1}, named_target("sse2"), {.use_disk = false});
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), "CPU02");

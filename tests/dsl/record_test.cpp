@@ -166,6 +166,7 @@ TEST(Record, BreakGuardsTheRestAndLeavesAtTheHead) {
 struct Ordered {
   In<f32> x;
   InOut<f32> s;
+  static constexpr int fault = __LINE__ + 3;
   void operator()() const {
     const auto i = grid_thread_id();
     s[i] = x[i] + helper();
@@ -219,7 +220,7 @@ struct TooLarge {
   void operator()() const { y[0] = 256; }
 };
 TEST(Record, RefusalsNameTheAuthorsLine) {
-  EXPECT_EQ(refusal(unbound<Ordered>()), "DSL02 line " + std::to_string(__LINE__ - 49));
+  EXPECT_EQ(refusal(unbound<Ordered>()), "DSL02 line " + std::to_string(Ordered::fault));
   EXPECT_EQ(refusal(unbound<Escapes>()).substr(0, 5), "DSL01");
   EXPECT_EQ(refusal(unbound<HostBreak>()).substr(0, 3), "D28");
   EXPECT_EQ(refusal(unbound<EmptyLoop>()).substr(0, 3), "D06");

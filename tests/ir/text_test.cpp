@@ -47,6 +47,16 @@ TEST(IrText, RoundTripsByteForByte) {
   EXPECT_EQ(print(canonical(parse(text))), text);
 }
 
+TEST(IrText, ListsOnlyFilesThatItNames) {  // constants are printed inline, without their place
+  Kernel k = parse("kernel @k(%y: out f32) elementwise exact {\n  file 0 \"op.h\"\n  %0 = grid_thread_id : index !3\n}\n");
+  Builder b(k);
+  b.set_location(k.intern_location("constant.h", 7));
+  b.const_float(DType::f32, 1.5);
+  const auto text = print(k);
+  EXPECT_EQ(text.find("constant.h"), std::string::npos);
+  EXPECT_EQ(print(parse(text)), text);
+}
+
 TEST(IrText, CanonicalOrderIgnoresTheOrderOfPureOps) {
   const auto text = [](std::string_view body) { return "kernel @k(%x: in f32, %y: out f32) elementwise exact {\n" + std::string(body) + "}\n"; };
   const Kernel a = parse(text("  %0 = grid_thread_id : index\n  %1 = load %x[%0] : f32\n  %2 = load %x[0] : f32\n  %3 = sub %1, %2 : f32\n  store %y[%0], %3\n"));

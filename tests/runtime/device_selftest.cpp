@@ -206,19 +206,26 @@ std::string family(const std::string& name) {
 }
 
 int usage() {
-  std::fputs("usage: iron_device_selftest [--backend cuda|interpreter] [--filter WORD] [--print NAME]\n", stderr);
+  std::fputs("usage: iron_device_selftest [--backend cuda|interpreter] [--filter WORD] [--print NAME] [--prebuild ARCH]\n", stderr);
   return 2;
 }
 
 int run(int argc, char** argv) {
-  std::string backend_name = "cuda", filter, shown;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a run that is cut off shows how far it came
+  std::string backend_name = "cuda", filter, shown, prebuild;
   for (int i = 1; i < argc; ++i) {
     const std::string_view option = argv[i];
     if (i + 1 >= argc) return usage();
     if (option == "--backend") backend_name = argv[++i];
     else if (option == "--filter") filter = argv[++i];
     else if (option == "--print") shown = argv[++i];
+    else if (option == "--prebuild") prebuild = argv[++i];
     else return usage();
+  }
+  if (!prebuild.empty()) {  // fills the cache for another machine, without a device
+    compile_ahead(testing::op_cases(), prebuild);
+    fmt::print("compiled for {}\n", prebuild);
+    return 0;
   }
   if (backend_name != "cuda" && backend_name != "interpreter") return usage();
   std::unique_ptr<runtime::Backend> device;
@@ -245,6 +252,11 @@ int run(int argc, char** argv) {
   }
   for (const auto& c : cases) {
     Row& row = table[family(c.name)];
+    const auto began = std::chrono::steady_clock::now();
+    const auto slow = [&] {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+      if (seconds > 1) fmt::print("{} took {:.1f} s\n", c.name, seconds);
+    };
     try {
       const auto k = ir::parse(c.text, c.name);
       LaunchGeometry g{{c.groups, 1, 1}, {c.threads, 1, 1}, u64{c.groups} * c.threads};
@@ -260,6 +272,7 @@ int run(int argc, char** argv) {
       const auto verdict = compare(k, expected, got, row.elements);
       if (verdict.passed) ++row.passed;
       else ++row.failed, failures.push_back(c.name + ": " + verdict.why);
+      slow();
     } catch (const Error& e) {
       ++row.failed;
       failures.push_back(c.name + ": " + e.what());

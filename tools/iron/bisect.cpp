@@ -83,7 +83,8 @@ StageRun run_stage(const CaseSource& source, u64 seed, const StageOfCase& stage)
     std::vector<LaunchArg> args;
     for (const auto& a : s.args)
       args.push_back(a.scalar ? LaunchArg{nullptr, 0, a.bits} : LaunchArg{a.buffer.data, a.buffer.bytes, 0});
-    const auto &g = s.grid.groups, &t = s.grid.threads;
+    const auto& g = s.grid.groups;
+    const auto& t = s.grid.threads;
     auto result = exec::run(*stage.kernels[i], {{g.x, g.y, g.z}, {t.x, t.y, t.z}, s.grid.items}, args);
     std::erase_if(result.findings, [](const Diagnostic& d) { return d.severity != Severity::error; });
     if (!result.findings.empty()) throw Error(std::move(result.findings));

@@ -97,7 +97,8 @@ Json write_step(const Step& s, const BufferIds& ids) {
       j["buffer"] = ids.at({a.buffer.data, a.buffer.bytes}), j["access"] = static_cast<int>(a.access);
     args.push_back(std::move(j));
   }
-  const auto &g = s.grid.groups, &t = s.grid.threads;
+  const auto& g = s.grid.groups;
+  const auto& t = s.grid.threads;
   return {{"ir", ir::print(*s.record())},
           {"groups", dims(g.x, g.y, g.z)},
           {"threads", dims(t.x, t.y, t.z)},

@@ -98,18 +98,20 @@ std::string zsh(const CLI::App& app) {
                                                                                          : "'*:kernel:_iron_kernels'";
     cases += fmt::format("    {})\n      _arguments {}{} ;;\n", pattern, positional, arguments(flags_of(*c)));
   }
-  return fmt::format(R"(#compdef iron
+  return fmt::format(R"zsh(#compdef iron
 # zsh completion for iron: put it into a folder of $fpath as `_iron`.
 _iron_kernels() {{
   local -a kernels
   kernels=(${{(f)"$(iron build --identity 2>/dev/null | cut -d' ' -f1)"}})
   compadd -a kernels
-}
-}
-_iron() {
-  {
-    local - a commands commands = ({}) if ((CURRENT == 2));
-    then _describe command commands _arguments {}
+}}
+_iron() {{
+  local -a commands
+  commands=(
+{}  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    _arguments{}
     return
   fi
   local command=$words[2]
@@ -119,33 +121,35 @@ _iron() {
 {}  esac
 }}
 _iron "$@"
-)",
+)zsh",
                      names, arguments(flags_of(app)), cases);
 }
 
 std::string fish(const CLI::App& app) {
-  std::string out = "# fish completion for iron: put it into ~/.config/fish/completions/iron.fish.\ncomplete -c iron -f\n";
+  std::string out =
+      "# fish completion for iron: put it into ~/.config/fish/completions/iron.fish.\ncomplete -c iron -f\n";
   const auto quoted = [](const std::string& text) { return "'" + escaped(text, "'\\") + "'"; };
   const auto flags = [&](const CLI::App& from, const std::string& condition) {
     for (const auto& f : flags_of(from))
-      out += fmt::format("complete -c iron -n {} {} {} -d {}\n", quoted(condition), f.text.starts_with("--") ? "-l" : "-s",
-                         f.text.substr(f.text.starts_with("--") ? 2 : 1), quoted(f.about));
-    };
-    for (const auto* c : commands_of(app)) {
-      out += fmt::format("complete -c iron -n __fish_use_subcommand -a {} -d {}\n", c->get_name(),
-                         quoted(c->get_description()));
-      const std::string here = "__fish_seen_subcommand_from " + c->get_name();
-      flags(*c, here);
-      if (c->get_name() == "completions")
-        out += fmt::format("complete -c iron -n {} -a 'bash zsh fish'\n", quoted(here));
-      else if (c->get_name() == "opt" || c->get_name() == "replay")
-        out += fmt::format("complete -c iron -n {} -F\n", quoted(here));
-      else
-        out += fmt::format("complete -c iron -n {} -a '(iron build --identity 2>/dev/null | cut -d\" \" -f1)'\n",
-                           quoted(here));
-    }
-    flags(app, "__fish_use_subcommand");
-    return out;
+      out +=
+          fmt::format("complete -c iron -n {} {} {} -d {}\n", quoted(condition), f.text.starts_with("--") ? "-l" : "-s",
+                      f.text.substr(f.text.starts_with("--") ? 2 : 1), quoted(f.about));
+  };
+  for (const auto* c : commands_of(app)) {
+    out += fmt::format("complete -c iron -n __fish_use_subcommand -a {} -d {}\n", c->get_name(),
+                       quoted(c->get_description()));
+    const std::string here = "__fish_seen_subcommand_from " + c->get_name();
+    flags(*c, here);
+    if (c->get_name() == "completions")
+      out += fmt::format("complete -c iron -n {} -a 'bash zsh fish'\n", quoted(here));
+    else if (c->get_name() == "opt" || c->get_name() == "replay")
+      out += fmt::format("complete -c iron -n {} -F\n", quoted(here));
+    else
+      out += fmt::format("complete -c iron -n {} -a '(iron build --identity 2>/dev/null | cut -d\" \" -f1)'\n",
+                         quoted(here));
+  }
+  flags(app, "__fish_use_subcommand");
+  return out;
 }
 
 }  // namespace

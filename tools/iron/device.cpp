@@ -58,7 +58,7 @@ void print(const bench::CpuPeaks& p) {
   line("kept in", bench::cache_folder().string());
 }
 
-Json to_json(const bench::CpuPeaks& p) {
+Json peaks_json(const bench::CpuPeaks& p) {
   return {{"cpu", p.cpu},
           {"threads", p.threads},
           {"read_gbps", rounded(p.read_gbps)},
@@ -89,7 +89,7 @@ int run(const Globals& globals, bool no_peaks, bool remeasure) {
     const bench::MeasureLock lock(bench::MeasureLock::Kind::exclusive,
                                   [] { fmt::print(stderr, "waiting for another measurement to end\n"); });
     const auto peaks = bench::cpu_peaks(0, remeasure);
-    all["peaks"] = to_json(peaks);
+    all["peaks"] = peaks_json(peaks);
     if (!globals.json) print(peaks);
   }
   if (globals.json) fmt::print("{}\n", all.dump());

@@ -63,7 +63,7 @@ void Filters::add_to(CLI::App& sub, bool positional) {
   if (positional)
     sub.add_option("FILTER", words, "Part of the kernel's name; with a '/' a glob over its source file")->type_name("");
   const auto many = [&](const char* flag, std::vector<std::string>& to, const char* type, const char* text) {
-    sub.add_option(flag, to, text)->type_name(type)->expected(1)->take_all()->group("Filters");
+    sub.add_option(flag, to, text)->type_name(type)->allow_extra_args(false)->group("Filters");
   };
   many("-f,--filter", parts, "TEXT", "Part of the name, in any case");
   many("--match-name", names, "REGEX", "The name matches");

@@ -23,6 +23,13 @@ int report(const std::string& message, int code) {
   return code;
 }
 
+int unknown_command(const CLI::App& app, const char* word) {
+  std::string names;
+  for (const auto* c : app.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + c->get_name();
+  return report(fmt::format("there is no command '{}': {}", word, names), wrong_usage);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("iron: kernels written once, proven, timed and explained");
   app.name("iron");
@@ -58,6 +65,7 @@ int run(int argc, char** argv) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     set_color(globals.color);
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) return unknown_command(app, argv[1]);
     return report(std::string(e.what()) + "\nRun with --help for what is possible.", wrong_usage);
   }
   set_color(globals.color);

@@ -1,4 +1,5 @@
 // `iron test`: every case of the selected kernels on a device, against its oracle.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>

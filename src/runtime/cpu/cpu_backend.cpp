@@ -16,6 +16,8 @@ namespace iron::runtime {
 
 namespace {
 constexpr std::size_t longest_list = 256;
+/// Bytes written by a launch from which nobody will find them in a cache: eight times a usual second-level cache.
+constexpr u64 stream_from = u64{8} << 20;
 
 std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
@@ -64,6 +66,11 @@ std::vector<std::pair<std::string, double>> CpuExecutable::resources() const {
           {"optimise_ms", code_->optimise_ms},
           {"codegen_ms", code_->codegen_ms},
           {"link_ms", code_->link_ms}};
+}
+
+const cpu::Compiled& CpuExecutable::streaming() {
+  if (!streaming_) streaming_ = cpu::compile(kernel_, threads_, target_, {.stream = true});
+  return *streaming_;
 }
 
 void CpuExecutable::report(void* self, u32 op, u64 thread, const u64* values) {
@@ -161,7 +168,11 @@ void CpuBackend::append(const std::shared_ptr<Executable>& exe, const LaunchGeom
   });
   words_.push_back(cpu::argument_words(e.kernel(), geometry, args));
   Command c;
-  c.fn = e.code().fn, c.args = words_.back().data(), c.groups = static_cast<u32>(groups), c.grain = e.grain();
+  u64 written = 0;
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (e.kernel().params[i].kind == ir::ParamKind::out) written += args[i].bytes;
+  c.fn = (written > stream_from ? e.streaming() : e.code()).fn, c.args = words_.back().data(),
+  c.groups = static_cast<u32>(groups), c.grain = e.grain();
   c.wait = conflict, c.in_order = e.code().info.waits, c.scratch_bytes = e.code().info.scratch_bytes;
   c.report = &CpuExecutable::report, c.context = &e;
   if (c.in_order) c.grain = 1, c.wait = true;

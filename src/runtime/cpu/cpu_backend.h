@@ -17,6 +17,8 @@ class CpuExecutable final : public Executable {
   std::string stage(std::string_view name) const override;  ///< "llvm", "llvm-lowered", "asm"
   std::vector<std::pair<std::string, double>> resources() const override;
   const cpu::Compiled& code() const { return *code_; }
+  /// The version for launches that write far more than the caches hold; compiled when first asked for.
+  const cpu::Compiled& streaming();
   Dim3 threads() const { return threads_; }
   u32 grain() const { return grain_; }
 
@@ -34,7 +36,7 @@ class CpuExecutable final : public Executable {
   ir::Kernel kernel_;
   Dim3 threads_;
   cpu::CpuTarget target_;
-  std::shared_ptr<cpu::Compiled> code_;
+  std::shared_ptr<cpu::Compiled> code_, streaming_;
   u32 grain_ = 1;
   std::mutex mutex_;
   std::vector<Line> lines_;
