@@ -22,6 +22,28 @@ const Registry& standard_library() {
     kernels::register_moe_gather_qmm(r);
     kernels::register_moe_router(r);
     kernels::register_moe_gather_qmm_tile(r);
+
+    kernels::register_softmax(r);
+    kernels::register_logsumexp(r);
+
+    kernels::register_arg_reduce(r);
+    kernels::register_row_reduce(r);
+    kernels::register_col_reduce(r);
+
+    kernels::register_layer_norm(r);
+    kernels::register_rms_norm_fused(r);
+    kernels::register_rms_norm_rope(r);
+
+    kernels::register_scan(r);
+    kernels::register_scan_lookback(r);
+
+    kernels::register_sort(r);
+    kernels::register_merge(r);
+
+    kernels::register_hadamard(r);
+    kernels::register_fft(r);
+
+
     // unary
     kernels::register_unary_exact(r);
     kernels::register_unary_transcendental(r);

@@ -24,6 +24,28 @@ void register_moe_gather_qmm(Registry& r);
 void register_moe_router(Registry& r);
 void register_moe_gather_qmm_tile(Registry& r);
 
+// softmax
+void register_softmax(Registry& r);
+void register_logsumexp(Registry& r);
+// reduce
+void register_arg_reduce(Registry& r);
+void register_row_reduce(Registry& r);
+void register_col_reduce(Registry& r);
+// norm
+void register_layer_norm(Registry& r);
+void register_rms_norm_fused(Registry& r);
+void register_rms_norm_rope(Registry& r);
+// scan
+void register_scan(Registry& r);
+void register_scan_lookback(Registry& r);
+// sort
+void register_sort(Registry& r);
+void register_merge(Registry& r);
+// transform
+void register_hadamard(Registry& r);
+void register_fft(Registry& r);
+// gemv
+
 // unary
 void register_unary_exact(Registry& r);
 void register_unary_transcendental(Registry& r);

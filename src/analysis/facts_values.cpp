@@ -270,7 +270,7 @@ bool Facts::arithmetic_form(OpId v, Linear& out) {
         if (!known(i) || !by.is_point()) continue;
         Wide factor = by.lo;
         if (op.code == Opcode::Shl) {
-          if (by.lo < 0 || by.lo > 61) return false;
+          if (by.lo < 0 || by.lo > 61 || by.lo >= dtype_bits(op.type.elem)) return false;  // taken modulo the width
           factor = Wide{1} << static_cast<int>(by.lo);
         }
         if (!Linear::small(factor)) return false;
@@ -292,7 +292,7 @@ bool Facts::arithmetic_form(OpId v, Linear& out) {
       Wide by = b.lo;
       bool remainder = op.code == Opcode::Rem;
       if (op.code == Opcode::Shr) {
-        if (by > 61) return false;
+        if (by > 61 || by >= dtype_bits(op.type.elem)) return false;  // taken modulo the width
         by = Wide{1} << static_cast<int>(by);
       } else if (op.code == Opcode::And) {
         if ((by & (by + 1)) != 0) return false;

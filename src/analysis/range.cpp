@@ -161,7 +161,7 @@ Range bit_and(DType type, const Range& a, const Range& b) {
     }
     if (mask >= 0) {
       if (a.lo >= 0 && (mask & (mask + 1)) == 0 && a.hi <= mask) return a;
-      return Range::between(0, a.lo >= 0 ? std::min(a.hi, mask) : mask);
+      return congruent(Range::between(0, a.lo >= 0 ? std::min(a.hi, mask) : mask), std::max<u64>(low, 1), 0);
     }
   }
   if (a.lo >= 0 && b.lo >= 0) return Range::between(0, std::min(a.hi, b.hi));

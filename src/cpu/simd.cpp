@@ -131,14 +131,17 @@ Val Lowering::simd(OpId id) {
       return per_comp([&](std::vector<V> v) { return scan(std::move(v), s.kind, elem, s.exclusive); });
     }
     case Opcode::SimdShuffleXor: {
+      if (const Val v = value(from); is_uniform(v)) return v;
       const int m = static_cast<int>(op.imm & 31);
       return per_comp([&](const std::vector<V>& v) { return permute(v, [&](int l) { return l ^ m; }); });
     }
     case Opcode::SimdShuffleUp: {
+      if (const Val v = value(from); is_uniform(v)) return v;
       const int d = static_cast<int>(std::min<u64>(op.imm, 32));
       return per_comp([&](const std::vector<V>& v) { return permute(v, [&](int l) { return l >= d ? l - d : l; }); });
     }
     case Opcode::SimdShuffleDown: {
+      if (const Val v = value(from); is_uniform(v)) return v;
       const int d = static_cast<int>(std::min<u64>(op.imm, 32));
       return per_comp(
           [&](const std::vector<V>& v) { return permute(v, [&](int l) { return l + d < 32 ? l + d : l; }); });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace iron::ir {
 
@@ -173,7 +174,7 @@ namespace {
 // Copies a kernel in canonical order. Ids of the copy are dense and follow the text.
 class Canonicaliser {
  public:
-  explicit Canonicaliser(const Kernel& in) : in_(in), map_(in.op_capacity(), none), live_(in.op_capacity(), false) {}
+  explicit Canonicaliser(const Kernel& in) : in_(in), map_(in.op_capacity(), none), live_(in.op_capacity(), false), visited_(in.op_capacity(), 0) {}
 
   Kernel run() {
     out_.name = in_.name, out_.mode = in_.mode, out_.numerics = in_.numerics, out_.spec = in_.spec, out_.file = in_.file;
@@ -229,18 +230,39 @@ class Canonicaliser {
   void need(OpId v, RegionId from, RegionId to) {
     if (map_[v] == none && in_.op(v).region == from) copy(v, from, to);
   }
+  // What a region below needs from here, in the order in which its own copy will ask: pinned ops in program order, each
+  // after the operands that it alone placed. Any other order would not survive a second run.
   void need_of_region(RegionId nested, RegionId from, RegionId to) {
-    for (const OpId id : in_.region(nested).ops) {
-      if (!live_[id]) continue;
-      for (const OpId v : in_.operands(id)) need(v, from, to);
-      for (u32 i = 0; i < in_.op(id).region_count; ++i) need_of_region(in_.region_of(id, i), from, to);
+    const bool outermost = depth_++ == 0;
+    if (outermost) ++round_;
+    for (const OpId id : in_.region(nested).ops)
+      if (pinned(in_, id)) visit(id, from, to);
+    --depth_;
+  }
+  void visit(OpId id, RegionId from, RegionId to) {
+    if (map_[id] != none || visited_[id] == round_) return;
+    visited_[id] = round_;
+    for (const OpId v : in_.operands(id)) {
+      if (in_.op(v).region == from)
+        copy_needed(v, from, to);
+      else
+        visit(v, from, to);
     }
+    for (u32 i = 0; i < in_.op(id).region_count; ++i) need_of_region(in_.region_of(id, i), from, to);
+  }
+  // Placing a value may place a region op, which starts a round of its own.
+  void copy_needed(OpId v, RegionId from, RegionId to) {
+    const u32 depth = std::exchange(depth_, 0), round = round_;
+    need(v, from, to);
+    depth_ = depth, round_ = round;
   }
 
   const Kernel& in_;
   Kernel out_;
   std::vector<OpId> map_;
   std::vector<bool> live_;
+  std::vector<u32> visited_;
+  u32 depth_ = 0, round_ = 0;
 };
 }  // namespace
 

@@ -236,7 +236,11 @@ class Parser {
       if (it == values_.end()) lex_.fail("IR0006", t, fmt::format("{} is not defined above", t.text));
       return it->second;
     }
-    if (t.kind == Token::word && (t.text == "true" || t.text == "false")) return constant(bool_type, t.text == "true");
+    if (t.kind == Token::word && (t.text == "true" || t.text == "false")) {
+      const Type of = lex_.glued() && take(":") ? type() : bool_type;  // true:boolx4 is a splat
+      if (!of.is_bool()) lex_.fail("IR0007", t, fmt::format("'{}' is no constant of type {}", t.text, to_string(of)));
+      return constant(of, t.text == "true");
+    }
     std::string text = t.text;
     u64 nan_bits = 0;
     bool is_nan = false;

@@ -173,6 +173,7 @@ PassStats run_pass(Kernel& k, const PassEntry& pass, PassContext& context, const
   context.pass = pass.name;
   const auto start = std::chrono::steady_clock::now();
   stats.changed = pass.run(k, context);
+  if (stats.changed) settle(k);
   stats.time_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   stats.ops_after = op_count(k);
   if (options.verify) require(k, pass.guarantees, pass.name, false);

@@ -234,6 +234,50 @@ bool sweep(Kernel& k) {
   return true;
 }
 
+namespace {
+bool does_nothing(const Kernel& k, OpId loop) {
+  const auto& ops = k.region(k.region_of(loop, 0)).ops;
+  return k.op(loop).operand_count == 3 && std::none_of(ops.begin(), ops.end(), [&](OpId id) {
+           return k.info_of(id).has(~static_cast<u32>(Alloc | Terminator | Math | Fast | Convergent));
+         });
+}
+
+bool drop_empty_loops(Kernel& k, RegionId r) {
+  bool changed = false;
+  const auto ops = k.region(r).ops;
+  for (const OpId id : ops) {
+    for (u32 i = 0; i < k.op(id).region_count; ++i) changed |= drop_empty_loops(k, k.region_of(id, i));
+    if (k.op(id).code != Opcode::For || !does_nothing(k, id)) continue;
+    k.erase(id);
+    changed = true;
+  }
+  return changed;
+}
+
+bool reduce_shifts(Kernel& k) {
+  std::vector<OpId> beyond;
+  k.walk([&](OpId id) {
+    const auto code = k.op(id).code;
+    if (code != Opcode::Shl && code != Opcode::Shr) return;
+    const OpId amount = k.operand(id, 1);
+    if (is_const(k, amount) && k.op(amount).imm >= dtype_bits(k.type(id).elem)) beyond.push_back(id);
+  });
+  for (const OpId id : beyond) {
+    const Op amount = k.op(k.operand(id, 1));
+    Builder b(k);
+    b.set_point_before(id);
+    k.set_operand(id, 1, b.constant(amount.type, amount.imm % dtype_bits(amount.type.elem)));
+  }
+  return !beyond.empty();
+}
+}  // namespace
+
+bool settle(Kernel& k) {
+  const bool shifts = reduce_shifts(k), loops = drop_empty_loops(k, k.body());
+  if (loops) sweep(k);  // what only the loops used
+  return shifts || loops;
+}
+
 Kernel compact(const Kernel& k, ValueMap* map) {
   Kernel out;
   out.name = k.name, out.mode = k.mode, out.numerics = k.numerics, out.spec = k.spec, out.file = k.file;

@@ -70,6 +70,9 @@ void drop_results(ir::Kernel& k, ir::OpId branch, const std::vector<bool>& unwan
 bool removable(const ir::Kernel& k, ir::OpId id);
 /// Removes what nothing uses, transitively. Region ops stay.
 bool sweep(ir::Kernel& k);
+/// Puts right what folding and moving may leave: a shift by a constant beyond the width becomes the shift that it means
+/// (R3), and a loop without carried values whose body has become empty goes. True if anything changed.
+bool settle(ir::Kernel& k);
 /// Copies the kernel in program order with dense ids; `map`, if given, receives old id -> new id.
 ir::Kernel compact(const ir::Kernel& k, ValueMap* map = nullptr);
 

@@ -130,6 +130,35 @@ TEST(Record, ElementwiseBodiesGuardThemselvesAndElseIfChains) {
 )");
 }
 
+struct Logic {
+  In<f32> x;
+  Out<f32> y;
+  void operator()() const {
+    const auto v = x[grid_thread_id()];
+    Var<bool> seen{false};
+    seen = (!(v > 1.0f) && v == v) || seen;
+    const auto c = !seen && true;
+    y[grid_thread_id()] = select<f32>(c, 1.0f, 0.0f);
+  }
+};
+TEST(Record, LogicOfBooleans) {
+  const auto text = body(unbound<Logic>());
+  EXPECT_NE(text.find("not %"), std::string::npos) << text;
+  EXPECT_NE(text.find("= and %"), std::string::npos) << text;
+  EXPECT_NE(text.find("= or %"), std::string::npos) << text;
+}
+
+struct CastOfNamed {
+  static constexpr Mode mode = Mode::Threadgroup;
+  In<f32> x;
+  Out<f32> y;
+  void operator()() const {
+    const auto v = threadgroup_sum(x[thread_id()]);
+    y[threadgroup_sum(cast<u32>(thread_id()))] = cast<f32>(v);  // still a named value
+  }
+};
+TEST(Record, ACastToTheSameTypeKeepsTheName) { EXPECT_EQ(refusal(unbound<CastOfNamed>()), "accepted"); }
+
 struct FirstNegative {
   static constexpr Mode mode = Mode::Threadgroup;
   In<f32> x;

@@ -1,0 +1,92 @@
+// Generated kernels under every judge: 2,000, or 100,000 under IRON_TEST_FULL.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "generator.h"
+#include "ir/text.h"
+#include "session.h"
+#include "shrink.h"
+
+namespace iron::fuzz {
+namespace {
+
+constexpr u64 chunk = 50;
+bool full() {
+  const char* v = std::getenv("IRON_TEST_FULL");
+  return v != nullptr && std::string_view(v) == "1";
+}
+u64 kernels() { return full() ? 100'000 : 2'000; }
+
+class Seeds : public ::testing::TestWithParam<u64> {};
+
+TEST_P(Seeds, Hold) {
+  SessionOptions o;
+  o.first = GetParam() * chunk + 1, o.last = o.first + chunk - 1;
+  o.shrink = true, o.most_failures = 2;
+  for (const auto& r : run_session(o)) ADD_FAILURE() << r.text;
+  if (full() && o.last % 1'000 == 0) fmt::print(stderr, "{} of {} kernels\n", o.last, kernels());
+}
+
+INSTANTIATE_TEST_SUITE_P(Generated, Seeds, ::testing::Range(u64{0}, kernels() / chunk),
+                         [](const auto& i) { return fmt::format("from_{}", i.param * chunk + 1); });
+
+TEST(Generator, OneSeedGivesOneKernel) {
+  for (u64 seed = 1; seed <= 40; ++seed) EXPECT_EQ(to_text(generate(seed)), to_text(generate(seed)));
+  EXPECT_NE(to_text(generate(1)), to_text(generate(2)));
+}
+
+// What is never generated is never judged.
+TEST(Generator, ReachesEveryPureOpAndMost) {
+  std::set<ir::Opcode> seen;
+  for (u64 seed = 1; seed <= 1'500; ++seed) {
+    const Subject s = generate(seed);
+    s.kernel.walk([&](ir::OpId id) { seen.insert(s.kernel.op(id).code); });
+  }
+  using ir::Opcode;
+  // Kernels of one recording have no slots and calls; roles, waits and tiles have programs of their own.
+  const std::set<Opcode> left_out{Opcode::Roles,   Opcode::SlotNew,     Opcode::SlotLoad,  Opcode::SlotStore,
+                                  Opcode::Arg,     Opcode::WaitUntil,   Opcode::Ticket,    Opcode::Print,
+                                  Opcode::Call,    Opcode::AtomicStore, Opcode::TileNew,   Opcode::TileZero,
+                                  Opcode::TileMma, Opcode::TileLoad,    Opcode::TileStore, Opcode::TileGet,
+                                  Opcode::TileSet, Opcode::TileRow,     Opcode::TileCol,   Opcode::TileElems};
+  for (int i = 0; i < ir::opcode_count; ++i) {
+    const auto code = static_cast<Opcode>(i);
+    EXPECT_TRUE(seen.count(code) || left_out.count(code)) << ir::info(code).text << " is never generated";
+  }
+}
+
+TEST(Text, SubjectsRoundTrip) {
+  for (u64 seed = 1; seed <= 40; ++seed) {
+    const std::string once = to_text(generate(seed));
+    EXPECT_EQ(to_text(from_text(once, "text")), once);
+  }
+  EXPECT_THROW(from_text("kernel @k() threadgroup exact {\n}\n", "text"), Error);
+}
+
+// A fault that is known: whatever multiplies u32 fails. What is left is one product and what makes it visible.
+TEST(Shrink, KeepsTheFaultAndLittleElse) {
+  const auto fails = [](const Subject& s) {
+    if (apply(judges()[0], s)) return false;
+    bool found = false;
+    s.kernel.walk(
+        [&](ir::OpId id) { found |= s.kernel.op(id).code == ir::Opcode::Mul && s.kernel.type(id).elem == DType::u32; });
+    return found;
+  };
+  int tried = 0;
+  for (u64 seed = 1; seed <= 200 && tried < 2; ++seed) {
+    const Subject s = generate(seed);
+    if (!fails(s)) continue;
+    ++tried;
+    const Subject least = shrink(s, fails);
+    EXPECT_TRUE(fails(least));
+    u64 ops = 0;
+    least.kernel.walk([&](ir::OpId) { ++ops; });
+    EXPECT_LE(ops, 16) << to_text(least);
+  }
+  EXPECT_EQ(tried, 2);
+}
+
+}  // namespace
+}  // namespace iron::fuzz

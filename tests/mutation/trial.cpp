@@ -1,0 +1,232 @@
+// One kernel's cases, made once and run again for each mutant.
+#include "trial.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "analysis/contract.h"
+#include "exec/exec.h"
+#include "ir/text.h"
+#include "passes/expand_math.h"
+#include "passes/pipeline.h"
+#include "passes/rewrite.h"
+#include "runtime/run_case.h"
+
+namespace iron::mutation {
+
+using namespace ir;
+
+std::string_view name(Fate f) {
+  static constexpr std::string_view names[] = {"refused", "finding", "wrong", "equivalent", "explained", "survived"};
+  return names[static_cast<std::size_t>(f)];
+}
+
+Explained read_explained(const std::string& path) {
+  Explained out;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    std::string kernel, mutant, why;
+    words >> kernel >> mutant;
+    std::getline(words >> std::ws, why);
+    if (why.empty())
+      throw Error("MUT02", fmt::format("{}: '{}' gives no reason", path, line), "write: kernel mutant why");
+    out[{kernel, mutant}] = why;
+  }
+  return out;
+}
+
+namespace {
+u64 hash(std::string_view text) {
+  u64 h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<u8>(c)) * 0x100000001b3u;
+  return h ^ (h >> 29);
+}
+
+/// What runs: transcendental functions by their expansion, as on every device.
+Kernel executable(Kernel k) {
+  passes::expand_fast(k);
+  passes::expand_math(k);
+  return k;
+}
+std::string optimised_identity(Kernel k) {
+  passes::run_pipeline(k);
+  return identity(k);
+}
+
+struct Subject {
+  Kernel kernel;  ///< canonical, calls inlined
+  std::shared_ptr<const Kernel> ready;
+  std::string optimised;
+};
+
+// The cases of one library entry with the kernels of their steps, by key.
+class Trial {
+ public:
+  explicit Trial(const KernelEntry& e) : entry_(e) {
+    for (const auto& t : e.tests) {
+      auto& run = runs_.emplace_back();
+      Gen gen(1);
+      run.gen = std::make_unique<Gen>(gen);
+      run.made = t.make(*run.gen);
+      run.tolerance = t.tolerance;
+      run.name = t.name;
+      for (const auto& step : run.made.steps) {
+        add_kernel(step);
+        for (const auto& a : step.args)
+          if (!a.scalar && a.access != detail::Access::in) {
+            const auto* bytes = static_cast<const std::byte*>(a.buffer.data);
+            run.before.push_back({static_cast<std::byte*>(a.buffer.data), {bytes, bytes + a.buffer.bytes}});
+          }
+      }
+    }
+  }
+  const std::map<std::string, Subject>& kernels() const { return kernels_; }
+
+  void check_original() {
+    for (auto& run : runs_) {
+      std::string detail;
+      if (const auto fate = attempt(run, "", nullptr, detail))
+        throw Error("MUT01", fmt::format("{}, {}: the kernel's own test fails without a fault ({}): {}",
+                                         entry_.full_name(), run.name, name(*fate), detail));
+    }
+    std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.work < b.work; });
+  }
+
+  /// The first test that notices, cheapest first.
+  std::optional<Fate> killed(const std::string& key, const Kernel& mutant) {
+    const Kernel ready = executable(mutant);
+    for (auto& run : runs_) {
+      std::string detail;
+      if (const auto fate = attempt(run, key, &ready, detail)) return fate;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Run {
+    std::unique_ptr<Gen> gen;
+    Case made;
+    Tolerance tolerance;
+    std::string name;
+    std::vector<std::pair<std::byte*, std::vector<std::byte>>> before;
+    u64 work = 0;
+  };
+
+  void add_kernel(const Step& step) {
+    auto& s = kernels_[step.key];
+    if (s.ready) return;
+    s.kernel = *step.record();
+    static const std::string inline_only[] = {"kernel_inline"};
+    passes::run_passes(s.kernel, inline_only);
+    s.kernel = canonical(s.kernel);
+    s.ready = std::make_shared<const Kernel>(executable(s.kernel));
+    s.optimised = optimised_identity(s.kernel);
+  }
+
+  std::optional<Fate> attempt(Run& run, const std::string& key, const Kernel* mutant, std::string& detail) {
+    for (auto& [at, bytes] : run.before) std::copy(bytes.begin(), bytes.end(), at);
+    u64 work = 0;
+    for (const auto& step : run.made.steps) {
+      const Kernel& k = mutant && step.key == key ? *mutant : *kernels_.at(step.key).ready;
+      const LaunchGeometry g{{step.grid.groups.x, step.grid.groups.y, step.grid.groups.z},
+                             {step.grid.threads.x, step.grid.threads.y, step.grid.threads.z},
+                             step.grid.items};
+      std::vector<LaunchArg> args;
+      for (const auto& a : step.args)
+        args.push_back(a.scalar ? LaunchArg{nullptr, 0, a.bits} : LaunchArg{a.buffer.data, a.buffer.bytes, 0});
+      if (const auto refused = analysis::check(analysis::derive(k), g, args); !refused.empty()) {
+        detail = refused[0].message;
+        return Fate::killed_refused;
+      }
+      exec::Options o;
+      o.max_trips = u64{1} << 20;
+      const auto result = exec::run(k, g, args, o);
+      work += result.statistics.lane_ops;
+      for (const auto& f : result.findings)
+        if (f.severity == Severity::error) {
+          detail = f.message;
+          return Fate::killed_finding;
+        }
+    }
+    run.work = work;
+    const auto outcome = runtime::judge(run.made, run.tolerance);
+    detail = outcome.message;
+    if (!outcome.passed) return Fate::killed_wrong;
+    return std::nullopt;
+  }
+
+  const KernelEntry& entry_;
+  std::vector<Run> runs_;
+  std::map<std::string, Subject> kernels_;
+};
+}  // namespace
+
+Score try_mutants(const Registry& registry, const TrialOptions& options) {
+  struct Planned {
+    const KernelEntry* entry;
+    std::string key;
+    Mutation mutation;
+    u64 order;
+  };
+  // Plans need the recorded kernels; the cases are made again, entry by entry, so that few are alive at a time.
+  std::vector<Planned> plan;
+  for (const auto& e : registry.entries()) {
+    if (e.full_name().find(options.filter) == std::string::npos) continue;
+    const Trial trial(e);
+    for (const auto& [key, s] : trial.kernels())
+      for (const auto& m : mutations_of(s.kernel)) plan.push_back({&e, key, m, hash(e.full_name() + key + m.id())});
+  }
+  if (options.sample && options.sample < plan.size()) {
+    std::nth_element(plan.begin(), plan.begin() + static_cast<std::ptrdiff_t>(options.sample), plan.end(),
+                     [](const Planned& a, const Planned& b) { return a.order < b.order; });
+    plan.resize(options.sample);
+  }
+  std::stable_sort(plan.begin(), plan.end(), [](const Planned& a, const Planned& b) {
+    return std::tie(a.entry, a.key, a.mutation.at, a.mutation.fault, a.mutation.operand) <
+           std::tie(b.entry, b.key, b.mutation.at, b.mutation.fault, b.mutation.operand);
+  });
+  Score score;
+  std::unique_ptr<Trial> trial;
+  const KernelEntry* current = nullptr;
+  u64 done = 0;
+  for (const auto& p : plan) {
+    ++done;
+    if (p.entry != current) {
+      current = p.entry, ++score.kernels;
+      trial = std::make_unique<Trial>(*p.entry);
+      trial->check_original();
+    }
+    const auto& subject = trial->kernels().at(p.key);
+    const auto mutant = mutate(subject.kernel, p.mutation);
+    if (!mutant) continue;  // nobody could run it
+    const auto& at = subject.kernel.location(p.mutation.at);
+    Verdict v{p.entry->full_name(),
+              p.mutation.id(),
+              Fate::survived,
+              print_op(subject.kernel, p.mutation.at),
+              at.line ? fmt::format("{}:{}", at.file, at.line) : p.entry->file,
+              {}};
+    if (const auto fate = trial->killed(p.key, *mutant)) {
+      v.fate = *fate;
+      ++score.killed;
+    } else if (optimised_identity(*mutant) == subject.optimised) {
+      v.fate = Fate::equivalent;
+      ++score.equivalent;
+    } else if (const auto it = options.explained.find({v.kernel, v.mutant}); it != options.explained.end()) {
+      v.fate = Fate::explained, v.why = it->second;
+      ++score.explained;
+    } else {
+      ++score.survived;
+      score.survivors.push_back(v);
+    }
+    if (options.progress) options.progress(done, plan.size(), v);
+  }
+  return score;
+}
+
+}  // namespace iron::mutation

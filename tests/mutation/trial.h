@@ -1,0 +1,46 @@
+// Mutants against the test cases of their kernels.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "iron/library.h"
+#include "mutants.h"
+
+namespace iron::mutation {
+
+enum class Fate : u8 { killed_refused, killed_finding, killed_wrong, equivalent, explained, survived };
+std::string_view name(Fate f);
+
+struct Verdict {
+  std::string kernel;  ///< "iron_rms_norm_f16"
+  std::string mutant;  ///< Mutation::id()
+  Fate fate = Fate::survived;
+  std::string ir, where;  ///< the op as it stood, and its source line
+  std::string why;        ///< of an explained survivor
+};
+
+struct Score {
+  u64 killed = 0, equivalent = 0, explained = 0, survived = 0, kernels = 0;
+  std::vector<Verdict> survivors;
+  double value() const {
+    return killed + survived ? static_cast<double>(killed) / static_cast<double>(killed + survived) : 0;
+  }
+};
+
+/// "kernel mutant why", one a line; '#' starts a comment.
+using Explained = std::map<std::pair<std::string, std::string>, std::string>;
+Explained read_explained(const std::string& path);
+
+struct TrialOptions {
+  u64 sample = 0;      ///< mutants to try, spread over all kernels by a hash of their names; 0: all
+  std::string filter;  ///< only kernels whose name contains it
+  Explained explained;
+  std::function<void(u64 done, u64 all, const Verdict&)> progress;
+};
+
+/// Throws iron::Error (MUT01) where a kernel's own tests fail without any fault.
+Score try_mutants(const Registry& registry, const TrialOptions& options);
+
+}  // namespace iron::mutation
