@@ -6,6 +6,43 @@ const Registry& standard_library() {
   static const Registry registry = [] {
     Registry r;
     kernels::register_rms_norm(r);
+    // gemm
+    kernels::register_steel_gemm(r);
+    kernels::register_segmented_gemm(r);
+    kernels::register_masked_gemm(r);
+    kernels::register_gather_gemm(r);
+    kernels::register_split_k_gemm(r);
+    kernels::register_fused_gemm(r);
+    kernels::register_gemv(r);
+    // quant, moe
+    kernels::register_affine(r);
+    kernels::register_qmv(r);
+    kernels::register_qvm(r);
+    kernels::register_qmm_tile(r);
+    kernels::register_moe_gather_qmm(r);
+    kernels::register_moe_router(r);
+    kernels::register_moe_gather_qmm_tile(r);
+
+    kernels::register_softmax(r);
+    kernels::register_logsumexp(r);
+
+    kernels::register_arg_reduce(r);
+    kernels::register_row_reduce(r);
+    kernels::register_col_reduce(r);
+
+    kernels::register_layer_norm(r);
+    kernels::register_rms_norm_fused(r);
+    kernels::register_rms_norm_rope(r);
+
+    kernels::register_scan(r);
+    kernels::register_scan_lookback(r);
+
+    kernels::register_sort(r);
+    kernels::register_merge(r);
+
+    kernels::register_hadamard(r);
+    kernels::register_fft(r);
+
 
     // unary
     kernels::register_unary_exact(r);
@@ -24,6 +61,11 @@ const Registry& standard_library() {
     // sampling
     kernels::register_sampling(r);
     kernels::register_logits(r);
+    // language models
+    kernels::register_gguf(r);
+    kernels::register_cached_attention(r);
+    kernels::register_swiglu_rows(r);
+    kernels::register_sample_greedy(r);
     return r;
   }();
   return registry;

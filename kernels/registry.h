@@ -7,6 +7,44 @@ namespace iron::kernels {
 
 // One declaration a file of kernels/<family>/.
 void register_rms_norm(Registry& r);
+// gemm
+void register_steel_gemm(Registry& r);
+void register_segmented_gemm(Registry& r);
+void register_masked_gemm(Registry& r);
+void register_gather_gemm(Registry& r);
+void register_split_k_gemm(Registry& r);
+void register_fused_gemm(Registry& r);
+void register_gemv(Registry& r);
+// quant, moe
+void register_affine(Registry& r);
+void register_qmv(Registry& r);
+void register_qvm(Registry& r);
+void register_qmm_tile(Registry& r);
+void register_moe_gather_qmm(Registry& r);
+void register_moe_router(Registry& r);
+void register_moe_gather_qmm_tile(Registry& r);
+
+// softmax
+void register_softmax(Registry& r);
+void register_logsumexp(Registry& r);
+// reduce
+void register_arg_reduce(Registry& r);
+void register_row_reduce(Registry& r);
+void register_col_reduce(Registry& r);
+// norm
+void register_layer_norm(Registry& r);
+void register_rms_norm_fused(Registry& r);
+void register_rms_norm_rope(Registry& r);
+// scan
+void register_scan(Registry& r);
+void register_scan_lookback(Registry& r);
+// sort
+void register_sort(Registry& r);
+void register_merge(Registry& r);
+// transform
+void register_hadamard(Registry& r);
+void register_fft(Registry& r);
+// gemv
 
 // unary
 void register_unary_exact(Registry& r);
@@ -25,5 +63,10 @@ void register_scatter(Registry& r);
 // sampling
 void register_sampling(Registry& r);
 void register_logits(Registry& r);
+// language models
+void register_gguf(Registry& r);
+void register_cached_attention(Registry& r);
+void register_swiglu_rows(Registry& r);
+void register_sample_greedy(Registry& r);
 
 }  // namespace iron::kernels

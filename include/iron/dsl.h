@@ -2,6 +2,7 @@
 #pragma once
 
 #include "iron/dsl/kernel.h"
+#include "iron/dsl/tile.h"
 
 /// `if_(c) { ... } else if_(d) { ... } else { ... }`. Code that has its own `if_` defines IRON_NO_IF_MACRO and writes IRON_IF.
 #ifndef IRON_NO_IF_MACRO

@@ -58,7 +58,8 @@ struct Recording::State {
     constexpr std::string_view root = IRON_SOURCE_DIR "/";
     if (file.substr(0, root.size()) == root) file.remove_prefix(root.size());
 #endif
-    while (file.substr(0, 2) == "./") file.remove_prefix(2);
+    // Compilers started from a build folder may name files from there.
+    while (file.substr(0, 2) == "./" || file.substr(0, 3) == "../") file.remove_prefix(file[1] == '.' ? 3 : 2);
     return std::string(file);
   }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/cuda/device.h"
 #include "runtime/interpreter.h"
 #ifdef IRON_HAS_CPU
 #include "runtime/cpu/cpu_backend.h"
@@ -23,6 +24,7 @@ constexpr Entry table[] = {
 #ifdef IRON_HAS_CPU
     {"cpu", []() -> std::unique_ptr<Backend> { return std::make_unique<CpuBackend>(); }},
 #endif
+    {"cuda", [] { return cuda::open_device(); }},
     {"interpreter", []() -> std::unique_ptr<Backend> { return std::make_unique<InterpreterBackend>(); }},
 };
 }  // namespace

@@ -130,6 +130,35 @@ TEST(Record, ElementwiseBodiesGuardThemselvesAndElseIfChains) {
 )");
 }
 
+struct Logic {
+  In<f32> x;
+  Out<f32> y;
+  void operator()() const {
+    const auto v = x[grid_thread_id()];
+    Var<bool> seen{false};
+    seen = (!(v > 1.0f) && v == v) || seen;
+    const auto c = !seen && true;
+    y[grid_thread_id()] = select<f32>(c, 1.0f, 0.0f);
+  }
+};
+TEST(Record, LogicOfBooleans) {
+  const auto text = body(unbound<Logic>());
+  EXPECT_NE(text.find("not %"), std::string::npos) << text;
+  EXPECT_NE(text.find("= and %"), std::string::npos) << text;
+  EXPECT_NE(text.find("= or %"), std::string::npos) << text;
+}
+
+struct CastOfNamed {
+  static constexpr Mode mode = Mode::Threadgroup;
+  In<f32> x;
+  Out<f32> y;
+  void operator()() const {
+    const auto v = threadgroup_sum(x[thread_id()]);
+    y[threadgroup_sum(cast<u32>(thread_id()))] = cast<f32>(v);  // still a named value
+  }
+};
+TEST(Record, ACastToTheSameTypeKeepsTheName) { EXPECT_EQ(refusal(unbound<CastOfNamed>()), "accepted"); }
+
 struct FirstNegative {
   static constexpr Mode mode = Mode::Threadgroup;
   In<f32> x;
@@ -277,6 +306,126 @@ TEST(Record, SpecAndPresenceAreTheSpecialisation) {
   EXPECT_NE(text(k).find("shared.new<32> : shared f32[4 x 8]"), std::string::npos);
   EXPECT_NE(text(k).find("%bias: in f32"), std::string::npos);
   EXPECT_EQ(arguments(k).size(), 3u);
+}
+
+struct Both {
+  In<f32> x;
+  Out<f32> y;
+  void operator()() const {
+    const auto i = grid_thread_id();
+    const auto v = x[i];
+    const auto inside = v > 0.0f && v < 1.0f;
+    y[i] = select(inside || v == 2.0f, v, 0.0f);
+  }
+};
+TEST(Record, LogicalOperatorsAreRecorded) {
+  const auto t = body(unbound<Both>());
+  EXPECT_NE(t.find(" = and "), std::string::npos) << t;
+  EXPECT_NE(t.find(" = or "), std::string::npos) << t;
+}
+
+struct SameType {
+  static constexpr Mode mode = Mode::Threadgroup;
+  In<f32> x;
+  Out<f32> y;
+  void operator()() const {
+    const auto v = x[0];
+    const auto total = threadgroup_sum(v);
+    if_(thread_id() == 0) { y[0] = cast<f32>(total); }
+  }
+};
+TEST(Record, ConversionsToTheSameTypeKeepTheName) {
+  EXPECT_EQ(refusal(unbound<SameType>()), "accepted");
+  EXPECT_EQ(body(unbound<SameType>()).find("cast"), std::string::npos);
+}
+
+struct Product {
+  static constexpr Mode mode = Mode::Threadgroup;
+  In<f16> a;
+  Out<f16> c;
+  Scalar<u32> n;
+  TileScope scope = TileScope::threadgroup;
+  void operator()() const {
+    Shared<f16> left(8 * 20), right(12 * 20);
+    for (auto i : range(thread_id(), 8 * 20, threads())) {
+      const auto v = a[i];
+      left[i] = v;
+    }
+    for (auto i : range(thread_id(), 12 * 20, threads())) {
+      const auto v = a[i];
+      right[i] = v;
+    }
+    barrier();
+    Tile<f16, f32> sum(8, 12, scope);
+    sum.zero();
+    sum.mma(Block(left, 0, 20), Block(right, 0, 20), 16, {.b = true});
+    for (auto e : range(sum.elements())) {
+      const auto scaled = sum.get(e) * cast<f32>(sum.row(e) * 12 + sum.col(e));
+      sum.set(e, scaled);
+    }
+    sum.store(Block(c, threadgroup_id() * n, n), 8, n);
+  }
+};
+TEST(Record, TileProductsWithAFusedEpilogue) {
+  const auto t = body(unbound<Product>());
+  const auto from = t.find("tile.new");
+  ASSERT_NE(from, std::string::npos) << t;
+  EXPECT_EQ(t.substr(t.rfind('\n', from) + 1), R"(  %10 = tile.new<f16, threadgroup> : tile f32[8 x 12]
+  tile.zero %10
+  tile.mma<16, bt> %10, %2, 0, 20, %7, 0, 20
+  %11 = tile.elems %10 : index
+  for %12 = 0 to %11 step 1 {
+    %13 = tile.get %10, %12 : f32
+    %14 = tile.row %10, %12 : index
+    %15 = mul %14, 12 : index
+    %16 = tile.col %10, %12 : index
+    %17 = add %15, %16 : index
+    %18 = cast %17 : f32
+    %19 = mul %13, %18 : f32
+    tile.set %10, %12, %19
+  }
+  %20 = group_id<x> : index
+  %21 = cast %n : index
+  %22 = mul %20, %21 : index
+  %23 = cast %n : index
+  %24 = cast %n : index
+  tile.store %10, %c, %22, %23, 8, %24
+)");
+  auto narrow = unbound<Product>();
+  narrow.scope = TileScope::simdgroup;
+  EXPECT_NE(body(narrow).find("simdgroup"), std::string::npos);
+}
+
+struct StoreToInput {
+  static constexpr Mode mode = Mode::Threadgroup;
+  In<f32> x;
+  void operator()() const {
+    Tile<f32, f32> sum(8, 8);
+    sum.zero();
+    sum.store(Block(x, 0, 8), 8, 8);
+  }
+};
+struct EmptyTile {
+  static constexpr Mode mode = Mode::Threadgroup;
+  Out<f32> x;
+  void operator()() const {
+    Tile<f32, f32> sum(0, 8);
+    sum.store(Block(x, 0, 8), 8, 8);
+  }
+};
+struct NoTerms {
+  static constexpr Mode mode = Mode::Threadgroup;
+  In<f32> x;
+  void operator()() const {
+    Tile<f32, f32> sum(8, 8);
+    sum.mma(Block(x, 0, 8), Block(x, 0, 8), 0);
+  }
+};
+TEST(Record, TilesRefuseWhatTheyCannotDo) {
+  EXPECT_EQ(refusal(unbound<StoreToInput>()).substr(0, 3), "D24");
+  EXPECT_EQ(refusal(unbound<EmptyTile>()).substr(0, 3), "D16");
+  EXPECT_EQ(refusal(unbound<NoTerms>()).substr(0, 3), "D16");
+  static_assert(!std::is_copy_constructible_v<Tile<f32, f32>> && !std::is_move_constructible_v<Tile<f32, f32>>);
 }
 
 }  // namespace

@@ -112,6 +112,27 @@ TEST(CudaText, NoEmptyBodyLoopOrBranch) {
   EXPECT_NE(s.find("if (!p) {"), std::string::npos) << s;
 }
 
+// A shuffle behind &&, || or ?: would run on some lanes only, and hang or lie.
+TEST(CudaText, NoSimdOpStandsBehindAShortCircuit) {
+  for (const auto& c : testing::op_cases())
+    if (c.name.starts_with("simd.") || c.name.starts_with("group.")) {
+      const auto text = cuda(c.text, {c.threads, 1, 1}).text;
+      EXPECT_FALSE(std::regex_search(text, std::regex("(&&|\\|\\|)[^;]*(shuffle|_sync)"))) << c.name << text;
+    }
+  const auto text = kernel_text(cuda(R"(kernel @k(%a: in bool, %x: in f32, %y: out f32) threadgroup exact {
+  %i = thread_id : index
+  %p = load %a[%i] : bool
+  %v = load %x[%i] : f32
+  %q = simd.any %p : bool
+  %r = and %p, %q : bool
+  %s = simd.shuffle_xor<1> %v : f32
+  %t = select %r, %s, %v : f32
+  store %y[%i], %t
+}
+)"));
+  EXPECT_FALSE(std::regex_search(text, std::regex("(&&|\\|\\||\\?)[^;]*(shuffle|any)"))) << text;
+}
+
 TEST(CudaText, SwapsGoThroughAConstant) {
   const auto s = kernel_text(cuda(R"(kernel @k(%y: out f32) elementwise exact {
   %i = grid_thread_id : index

@@ -26,6 +26,12 @@ template <class K, std::size_t N = max_fields> constexpr std::size_t field_count
   else return field_count<K, N - 1>();
 }
 
+/// Fields up to the last one that has no default: the shortest braces that make a K.
+template <class K, std::size_t N = 0> constexpr std::size_t required_fields() {
+  if constexpr (takes<K>(std::make_index_sequence<N>{})) return N;
+  else return required_fields<K, N + 1>();
+}
+
 /// References to the fields, in declaration order.
 template <class K> constexpr auto fields(K& k) {
   constexpr std::size_t n = field_count<std::remove_const_t<K>>();

@@ -107,12 +107,20 @@ template <class K> constexpr bool width_generic_of() {
 }
 }  // namespace detail
 
-/// A kernel of that type with no arguments: for recording, not for launching. Spec fields have their defaults.
+#if defined(__clang__) || defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#endif
+/// A kernel of that type with no arguments: for recording, not for launching. Spec fields behind the last buffer and
+/// scalar keep their defaults; earlier ones are value-initialised.
 template <class K> K unbound() {
   return []<std::size_t... I>(std::index_sequence<I...>) {
     return K{((void)I, detail::Unbound{})...};
-  }(std::make_index_sequence<detail::field_count<K>()>{});
+  }(std::make_index_sequence<detail::required_fields<K>()>{});
 }
+#if defined(__clang__) || defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /// What distinguishes this specialisation: spec fields and the presence of optional buffers, as canonical text.
 template <class K> std::string specialisation(const K& kernel) {

@@ -35,6 +35,8 @@ template <class A, class B> inline constexpr bool compatible = std::same_as<A, B
 }  // namespace detail
 
 namespace detail {
+// Its name is the message where a bool value meets a host condition.
+template <class T> concept d28_no_truth_on_the_host_use_if_or_select = !std::same_as<T, bool>;
 // A type that waits for T: the classes of bool and Index operands are complete only further down.
 template <class R, class> struct Later { using type = R; };
 }  // namespace detail
@@ -48,7 +50,8 @@ struct Operand {
   using UseIndex = Use<typename detail::Later<Index, T>::type>;
   using UseI32 = Use<typename detail::Later<i32, T>::type>;
 
-  template <class X = void> explicit operator bool() const {
+  // Not for T = bool, where it would compete with the recorded && and ||.
+  template <class X = void> explicit operator bool() const requires(detail::d28_no_truth_on_the_host_use_if_or_select<T>) {
     static_assert(detail::always_false<X>, "iron D28: a device value has no truth on the host: use if_(...), select(...) or range(...)");
     return false;
   }
@@ -67,8 +70,6 @@ struct Operand {
   IRON_BINARY(^, Xor, Val<T>, (DeviceIntOrIndex<T> || std::same_as<T, bool>))
   IRON_BINARY(<<, Shl, Val<T>, DeviceIntOrIndex<T>)
   IRON_BINARY(>>, Shr, Val<T>, DeviceIntOrIndex<T>)
-  IRON_BINARY(&&, And, Val<T>, (std::same_as<T, bool>))
-  IRON_BINARY(||, Or, Val<T>, (std::same_as<T, bool>))
   IRON_BINARY(<, Lt, ValBool, DeviceNumber<T>)
   IRON_BINARY(<=, Le, ValBool, DeviceNumber<T>)
   IRON_BINARY(>, Gt, ValBool, DeviceNumber<T>)
@@ -81,7 +82,6 @@ struct Operand {
   friend Val<T> operator symbol(Use<T> a) requires Constraint { return Val<T>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}), a.loc); }
   IRON_UNARY_OPERATOR(-, Neg, DeviceNumber<T>)
   IRON_UNARY_OPERATOR(~, Not, DeviceIntOrIndex<T>)
-  IRON_UNARY_OPERATOR(!, Not, (std::same_as<T, bool>))
 #undef IRON_UNARY_OPERATOR
 
 #define IRON_UNARY(name, Code, Constraint) \
@@ -234,17 +234,21 @@ IRON_MIXED(<) IRON_MIXED(<=) IRON_MIXED(>) IRON_MIXED(>=) IRON_MIXED(==) IRON_MI
 template <class T>
 class [[nodiscard]] Val : public Operand<T> {
  public:
-  explicit Val(detail::Id id, detail::Loc) : id_(id) {}
+  explicit Val(detail::Id id, detail::Loc loc, bool named = false) : id_(id), named_(named), loc_(loc) {}
   Val(const Val&) = default;
   Val(Elem<T>&& e, detail::Loc l = detail::Loc::here()) : Val(Use<T>(std::move(e), l)) {}  // NOLINT(google-explicit-constructor)
   Val(const Var<T>& v, detail::Loc l = detail::Loc::here()) : Val(Use<T>(v, l)) {}         // NOLINT(google-explicit-constructor)
   Val(const Scalar<T>& s, detail::Loc l = detail::Loc::here()) : Val(Use<T>(s, l)) {}      // NOLINT(google-explicit-constructor)
-  Val(Use<T> u) : id_(u.arg.id) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
+  Val(Use<T> u) : id_(u.arg.id), loc_(u.loc) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
   Val& operator=(const Val&) = delete;
   detail::Id id() const { return id_; }
+  detail::Loc loc() const { return loc_; }
+  bool named() const { return named_; }  ///< it stands for a value that has a name: its place in the order is written
 
  private:
   detail::Id id_;
+  bool named_ = false;
+  detail::Loc loc_;
 };
 template <class T> Val(Elem<T>) -> Val<T>;
 template <class T> Val(const Var<T>&) -> Val<T>;
@@ -257,7 +261,7 @@ struct Use {
   detail::Loc loc;
 
   Use(const Val<T>& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), false}, loc(l) {}  // NOLINT(google-explicit-constructor)
-  Use(Val<T>&& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), true}, loc(l) {}        // NOLINT(google-explicit-constructor)
+  Use(Val<T>&& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), !v.named()}, loc(l) {}  // NOLINT(google-explicit-constructor)
   Use(const Var<T>& v, detail::Loc l = detail::Loc::here());                                // NOLINT(google-explicit-constructor)
   Use(const Scalar<T>& s, detail::Loc l = detail::Loc::here());                             // NOLINT(google-explicit-constructor)
   Use(Elem<T>&& e, detail::Loc l = detail::Loc::here());                                    // NOLINT(google-explicit-constructor)
@@ -344,11 +348,44 @@ class Vars {
   Var<T>* vars_;
 };
 
+// Logic of bool operands. Exact matches for their types: the refusal of host truth (D28) is a conversion to bool, which would
+// tie with the conversion to Use and make !, && and || ambiguous.
+namespace detail {
+template <class V> concept DeviceBool = DeviceValue<V> && std::same_as<device_type_of<V>, bool>;
+template <class A, class B>
+concept LogicOperands = (DeviceBool<A> && (DeviceBool<B> || std::same_as<std::remove_cvref_t<B>, bool>)) ||
+                        (DeviceBool<B> && std::same_as<std::remove_cvref_t<A>, bool>);
+template <class V> Use<bool> logic_operand(V&& v) {
+  if constexpr (requires { v.loc(); }) {
+    const Loc loc = v.loc();
+    return Use<bool>(std::forward<V>(v), loc);
+  } else {
+    return Use<bool>(std::forward<V>(v));
+  }
+}
+inline Val<bool> logic(Opcode code, Use<bool> a, Use<bool> b) { return Val<bool>(emit(code, a.loc, {a.arg, b.arg}), a.loc); }
+}  // namespace detail
+template <class A, class B>
+  requires detail::LogicOperands<A, B>
+Val<bool> operator&&(A&& a, B&& b) {
+  return detail::logic(detail::Opcode::And, detail::logic_operand(std::forward<A>(a)), detail::logic_operand(std::forward<B>(b)));
+}
+template <class A, class B>
+  requires detail::LogicOperands<A, B>
+Val<bool> operator||(A&& a, B&& b) {
+  return detail::logic(detail::Opcode::Or, detail::logic_operand(std::forward<A>(a)), detail::logic_operand(std::forward<B>(b)));
+}
+template <detail::DeviceBool V>
+Val<bool> operator!(V&& v) {
+  const Use<bool> u = detail::logic_operand(std::forward<V>(v));
+  return Val<bool>(detail::emit(detail::Opcode::Not, u.loc, {u.arg}), u.loc);
+}
+
 /// Numeric conversion: one rounding to nearest even; float to integer truncates and saturates; integers wrap.
 template <DeviceType To, DeviceValue V>
 Val<To> cast(V&& v, detail::Loc loc = detail::Loc::here()) {
   const Use<device_type_of<V>> u(std::forward<V>(v), loc);
-  if constexpr (std::same_as<To, device_type_of<V>>) return Val<To>(u.arg.id, loc);
+  if constexpr (std::same_as<To, device_type_of<V>>) return Val<To>(u.arg.id, loc, !u.arg.unnamed);
   else return Val<To>(detail::emit(detail::Opcode::Cast, loc, {u.arg}, 0, ir::Type::value(dtype_of<To>)), loc);
 }
 /// The same bits as another type of that size.

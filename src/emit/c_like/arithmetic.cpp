@@ -95,11 +95,8 @@ Expr sign(Emitter& e, const LaneCall& c) {
 }
 
 Expr bitwise(Emitter& e, const LaneCall& c) {
-  if (c.type == DType::boolean) {
-    if (c.code == Opcode::And) return binary(c.args[0], "&&", c.args[1], Prec::logical_and);
-    if (c.code == Opcode::Or) return binary(c.args[0], "||", c.args[1], Prec::logical_or);
-    return binary(c.args[0], "!=", c.args[1], Prec::equality);
-  }
+  // Never && and ||: an operand may hold a shuffle, which every lane must reach.
+  if (c.type == DType::boolean && c.code == Opcode::Xor) return binary(c.args[0], "!=", c.args[1], Prec::equality);
   const Expr out = c.code == Opcode::And  ? binary(c.args[0], "&", c.args[1], Prec::bit_and)
                    : c.code == Opcode::Or ? binary(c.args[0], "|", c.args[1], Prec::bit_or)
                                           : binary(c.args[0], "^", c.args[1], Prec::bit_xor);

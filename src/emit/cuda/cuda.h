@@ -16,6 +16,6 @@ Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profil
 const Dialect& cuda_dialect();
 
 /// Changes whenever the text for the same kernel may change; part of cache keys.
-inline constexpr int cuda_emitter_version = 1;
+inline constexpr int cuda_emitter_version = 2;
 
 }  // namespace iron::emit

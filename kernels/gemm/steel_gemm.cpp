@@ -1,0 +1,127 @@
+// Dense GEMM: the blockings of steel_gemm, the weight-major form, and the choice between them.
+#include "gemm/gemm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gemm/oracle.h"
+#include "iron/library.h"
+#include "registry.h"
+
+namespace iron::kernels {
+
+std::vector<GemmChoice> steel_gemm_members() {
+  const auto member = [](u32 bm, u32 bn, u32 wm, u32 wn) {
+    return GemmChoice{fmt::format("steel_gemm_{}x{}x16_{}x{}", bm, bn, wm, wn),
+                      {.bm = bm, .bn = bn, .bk = 16, .simdgroups = wm * wn}};
+  };
+  return {member(64, 64, 4, 2), member(64, 64, 2, 2), member(64, 64, 1, 2), member(64, 32, 1, 2),
+          member(32, 64, 1, 2), member(32, 32, 2, 2), member(32, 32, 1, 2)};
+}
+
+namespace {
+constexpr u32 up(u32 size, u32 block) { return (size + block - 1) / block; }
+void check_product(u32 m, u32 n, u32 k) {
+  if (m == 0 || n == 0 || k == 0)
+    throw Error("LIB03", fmt::format("a product of {} x {} by {} x {} is empty", m, k, k, n),
+                "give every dimension at least 1, or skip the launch");
+}
+constexpr GemmSpec cpu_spec(DType dtype) {
+  return {.bm = 516, .bn = 512, .bk = dtype == DType::f32 ? 256u : 512u, .simdgroups = 1, .pad = 0};
+}
+}  // namespace
+
+GemmSpec cpu_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 workers) {
+  check_product(m, n, k);
+  GemmSpec s = cpu_spec(dtype);
+  constexpr u32 register_rows = 6, vector = 16;
+  const auto even = [](u32 size, u32 parts, u32 multiple) { return up(up(size, parts), multiple) * multiple; };
+  s.bn = std::min(s.bn, up(n, vector) * vector);
+  u32 parts = up(m, s.bm);
+  s.bm = even(m, parts, register_rows);
+  while (u64{up(m, s.bm)} * up(n, s.bn) < 2 * u64{workers} && s.bm > register_rows)
+    s.bm = even(m, ++parts, register_rows);
+  s.bk = std::min(s.bk, up(k, vector) * vector);
+  return s;
+}
+
+GemmChoice steel_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 cores) {
+  check_product(m, n, k);
+  const auto members = steel_gemm_members();
+  const GemmChoice* best = nullptr;
+  f64 best_cost = 0;
+  for (const auto& c : members) {
+    const u64 groups = u64{up(m, c.spec.bm)} * up(n, c.spec.bn);
+    // Elements that are staged and multiplied, edges included, over the cores that have work; a term for staging
+    // traffic, which a larger tile divides by more products.
+    const f64 rounds = static_cast<f64>(up(static_cast<u32>(std::min<u64>(groups, 0xffffffffu)), cores));
+    const f64 size = static_cast<f64>(c.spec.bm) * c.spec.bn;
+    const f64 traffic = static_cast<f64>(c.spec.bm + c.spec.bn) * (dtype == DType::f32 ? 4 : 2);
+    const f64 cost = rounds * (size + 4 * traffic);
+    if (!best || cost < best_cost) best = &c, best_cost = cost;
+  }
+  return *best;
+}
+
+namespace {
+template <class T>
+Case product(Gen& g, u32 m, u32 n, u32 k, GemmSpec spec) {
+  const auto a = g.values<T>(m, k), b = g.values<T>(k, n);
+  const auto c = g.output<T>(m, n);
+  return Case{SteelGemm<T>{.a = a, .b = b, .c = c, .m = m, .n = n, .k = k, .spec = spec}}
+      .expect("c", gemm_oracle(a, b, m, n, k))
+      .computes(2.0 * m * n * k);
+}
+template <class T>
+Case large(Gen& g, u32 size, GemmSpec spec) {
+  const auto a = g.values<T>(size, size), b = g.values<T>(size, size);
+  const auto c = g.output<T>(size, size);
+  return Case{SteelGemm<T>{.a = a, .b = b, .c = c, .m = size, .n = size, .k = size, .spec = spec}}.computes(
+      2.0 * size * size * size);
+}
+template <class T>
+Case weight_major(Gen& g, u32 rows, u32 n, u32 k) {
+  const auto w = g.values<T>(n, k), x = g.values<T>(rows, k);
+  const auto y = g.output<T>(rows, n);
+  std::vector<f64> expected(u64{rows} * n);
+  for (u64 r = 0; r < rows; ++r)
+    for (u64 o = 0; o < n; ++o)
+      for (u64 i = 0; i < k; ++i) expected[r * n + o] += w.at(o * k + i) * x.at(r * k + i);
+  return Case{Gemm<T>{.weight = w, .input = x, .out = y, .n = n, .k = k, .rows = rows}}
+      .expect("out", std::move(expected))
+      .computes(2.0 * rows * n * k);
+}
+}  // namespace
+
+void register_steel_gemm(Registry& r) {
+  for (const auto& choice : steel_gemm_members()) {
+    const GemmSpec spec = choice.spec;
+    auto k = r.kernel<SteelGemm>(choice.name, "gemm", dtypes<f32, f16, bf16>, [spec](auto& g) { g.spec = spec; });
+    k.doc(fmt::format("C[M,N] = A[M,K] * B[K,N]: a threadgroup of {} threads a {} x {} block of C, 16 terms a step.",
+                      spec.threads(), spec.bm, spec.bn));
+    k.determinism("bitwise in software; a device's matrix unit sums in its own order");
+    k.test("ragged on every side", gemm_limit,
+           [spec]<class T>(Gen& g) { return product<T>(g, spec.bm + 5, spec.bn + 3, 19, spec); });
+    k.test("one row, one term", gemm_limit, [spec]<class T>(Gen& g) { return product<T>(g, 1, 7, 1, spec); });
+    k.bench("512 x 512 x 512", [spec]<class T>(Gen& g) { return large<T>(g, 512, spec); });
+  }
+  auto cpu = r.kernel<SteelGemm>("gemm_cpu", "gemm", dtypes<f32, f16, bf16>,
+                                 []<class T>(SteelGemm<T>& g) { g.spec = cpu_spec(dtype_of<T>); });
+  cpu.doc("C[M,N] = A[M,K] * B[K,N] in blocks for a CPU core's second cache level; cpu_gemm_for fits them to a shape.");
+  cpu.determinism("bitwise in software; a device's matrix unit sums in its own order");
+  cpu.test("blocks fitted to two workers", gemm_limit,
+           []<class T>(Gen& g) { return product<T>(g, 50, 21, 33, cpu_gemm_for(50, 21, 33, dtype_of<T>, 2)); });
+  cpu.test("two blocks of columns and of depth", gemm_limit, []<class T>(Gen& g) {
+    return product<T>(g, 13, 35, 37, {.bm = 12, .bn = 32, .bk = 16, .simdgroups = 1, .pad = 0});
+  });
+  cpu.bench("1024 x 1024 x 1024", []<class T>(Gen& g) { return large<T>(g, 1024, cpu_spec(dtype_of<T>)); });
+
+  auto k = r.kernel<Gemm>("gemm", "gemm", dtypes<f32, f16, bf16>);
+  k.doc("out[R,N] = input[R,K] * weight[N,K]^T: a threadgroup of 1024 threads a 32 x 32 block.");
+  k.determinism("bitwise in software; a device's matrix unit sums in its own order");
+  k.test("ragged on every side", gemm_limit, []<class T>(Gen& g) { return weight_major<T>(g, 35, 41, 23); });
+  k.bench("128 x 1024 x 1024", []<class T>(Gen& g) { return weight_major<T>(g, 128, 1024, 1024); });
+}
+
+}  // namespace iron::kernels

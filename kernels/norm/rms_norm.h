@@ -1,0 +1,34 @@
+// Root-mean-square normalisation of rows: one threadgroup a row, any length.
+#pragma once
+
+#include "iron/dsl.h"
+
+namespace iron::kernels {
+
+/// y[r, i] = x[r, i] * rsqrt(mean_i x[r, i]^2 + eps) * weight[i]        x, y: [rows, n], weight: [n]
+/// Zhang and Sennrich 2019, eq. 4, with eps inside the root. Sums in f32; one rounding at the store.
+template <class T>
+struct RmsNorm {
+  static constexpr Mode mode = Mode::Threadgroup;
+
+  In<T> x, weight;
+  Out<T> y;
+  Scalar<u32> n;
+  Scalar<f32> eps;
+
+  Grid grid() const { return {Threadgroups{static_cast<u32>(y.size() / n.value())}, Threads{256}}; }
+
+  void operator()() const {
+    const auto row = threadgroup_id() * n;
+    Var<f32> sum{0.0f};
+    for (auto i : range(thread_id(), n, threads())) {
+      const auto v = cast<f32>(x[row + i]);
+      sum += v * v;
+    }
+    const auto scale = rsqrt(threadgroup_sum(sum) / cast<f32>(n) + eps);
+    for (auto i : range(thread_id(), n, threads()))
+      y[row + i] = cast<T>(cast<f32>(x[row + i]) * scale * cast<f32>(weight[i]));
+  }
+};
+
+}  // namespace iron::kernels
