@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "generator.h"
 #include "ir/text.h"
@@ -25,6 +26,7 @@ TEST_P(Seeds, Hold) {
   SessionOptions o;
   o.first = GetParam() * chunk + 1, o.last = o.first + chunk - 1;
   o.shrink = true, o.most_failures = 2;
+  o.code_every = full() ? 1 : 10;  // machine code takes most of the time
   for (const auto& r : run_session(o)) ADD_FAILURE() << r.text;
   if (full() && o.last % 1'000 == 0) fmt::print(stderr, "{} of {} kernels\n", o.last, kernels());
 }
@@ -68,24 +70,23 @@ TEST(Text, SubjectsRoundTrip) {
 // A fault that is known: whatever multiplies u32 fails. What is left is one product and what makes it visible.
 TEST(Shrink, KeepsTheFaultAndLittleElse) {
   const auto fails = [](const Subject& s) {
-    if (apply(judges()[0], s)) return false;
     bool found = false;
     s.kernel.walk(
         [&](ir::OpId id) { found |= s.kernel.op(id).code == ir::Opcode::Mul && s.kernel.type(id).elem == DType::u32; });
-    return found;
+    return found && !apply(judges()[0], s);
   };
-  int tried = 0;
-  for (u64 seed = 1; seed <= 200 && tried < 2; ++seed) {
+  bool tried = false;
+  for (u64 seed = 1; seed <= 200 && !tried; ++seed) {
     const Subject s = generate(seed);
     if (!fails(s)) continue;
-    ++tried;
+    tried = true;
     const Subject least = shrink(s, fails);
     EXPECT_TRUE(fails(least));
     u64 ops = 0;
     least.kernel.walk([&](ir::OpId) { ++ops; });
     EXPECT_LE(ops, 16) << to_text(least);
   }
-  EXPECT_EQ(tried, 2);
+  EXPECT_TRUE(tried);
 }
 
 }  // namespace

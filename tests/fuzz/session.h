@@ -17,6 +17,7 @@ struct Report {
 struct SessionOptions {
   u64 first = 1, last = 1;
   std::vector<const Judge*> judges;  ///< empty: all
+  u64 code_every = 1;                ///< judges that compile (lowering, cpu) see every n-th seed
   bool shrink = false;
   std::string folder;  ///< where failing kernels are written; empty: nowhere
   u64 most_failures = 20;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "ir/builder.h"
 #include "passes/rewrite.h"
@@ -23,7 +24,8 @@ struct Edit {
 /// Copies a kernel with one edit; what is left without a value stops the copy.
 class Copier {
  public:
-  Copier(const Kernel& from, const Edit& edit) : from_(from), edit_(edit), build_(to_) {}
+  Copier(const Kernel& from, const Edit& edit, std::set<OpId> removed = {})
+      : from_(from), edit_(edit), removed_(std::move(removed)), build_(to_) {}
 
   std::optional<Kernel> run() {
     to_.name = from_.name, to_.mode = from_.mode, to_.numerics = from_.numerics, to_.file = from_.file;
@@ -40,7 +42,8 @@ class Copier {
   }
   bool region(RegionId r, RegionId into) {
     for (const OpId id : from_.region(r).ops) {
-      if (from_.op(id).code == Opcode::Param) continue;
+      if (from_.op(id).code == Opcode::Param || removed_.count(id)) continue;
+      if (from_.op(id).code == Opcode::Result && removed_.count(from_.operand(id, 0))) continue;
       if (id == edit_.at) {
         if (!edited(id, into)) return false;
       } else if (from_.op(id).code == Opcode::Result && map_.count(id)) {
@@ -121,6 +124,7 @@ class Copier {
 
   const Kernel& from_;
   const Edit& edit_;
+  std::set<OpId> removed_;
   Kernel to_;
   Builder build_;
   ValueMap map_;
@@ -138,6 +142,7 @@ std::vector<Edit> edits_of(const Kernel& k, OpId id) {
       return {{Edit::remove, id, 0}, {Edit::arm, id, 0}, {Edit::arm, id, 1}};
     case Opcode::Const:
       if (op.imm == 0) return {};
+      if (op.imm == 1) return {{Edit::constant, id, 0}};  // each edit must lead on, or none would be the last
       return {{Edit::constant, id, 0}, {Edit::constant, id, 1}};
     default:
       break;
@@ -212,6 +217,23 @@ Subject shrink(const Subject& start, const std::function<bool(const Subject&)>& 
     }
   };
   launch();
+  // Long stretches first, from the end: most of a generated kernel has nothing to do with the fault.
+  for (std::size_t length = best.kernel.region(best.kernel.body()).ops.size() / 2; length >= 2; length /= 2) {
+    for (std::size_t end = best.kernel.region(best.kernel.body()).ops.size(); end > 0;) {
+      const auto& ops = best.kernel.region(best.kernel.body()).ops;
+      end = std::min(end, ops.size());
+      const std::size_t begin = end > length ? end - length : 0;
+      std::set<OpId> gone(ops.begin() + static_cast<std::ptrdiff_t>(begin),
+                          ops.begin() + static_cast<std::ptrdiff_t>(end));
+      const Edit nothing;
+      if (auto kernel = Copier(best.kernel, nothing, std::move(gone)).run()) {
+        Subject c = best;
+        c.kernel = std::move(*kernel);
+        accept(std::move(c));
+      }
+      end = begin;
+    }
+  }
   for (bool progress = true; progress;) {
     progress = false;
     std::vector<OpId> order;

@@ -11,7 +11,7 @@
 namespace iron::mutation {
 namespace {
 
-constexpr u64 sample = 500;
+constexpr u64 sample = 6'000;
 constexpr double least_score = 0.95;
 
 TEST(Library, NoticesFaults) {

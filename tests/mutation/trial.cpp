@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 
 #include "analysis/contract.h"
 #include "exec/exec.h"
@@ -56,6 +57,19 @@ Kernel executable(Kernel k) {
 std::string optimised_identity(Kernel k) {
   passes::run_pipeline(k);
   return identity(k);
+}
+
+// The op as it stood; a constant shows nothing by itself, so it is shown where it is used.
+std::string shown(const Kernel& k, OpId id) {
+  if (!is_const(k, id)) return print_op(k, id);
+  OpId user = none;
+  k.walk([&](OpId at) {
+    for (const OpId v : k.operands(at))
+      if (v == id && user == none) user = at;
+  });
+  i64 value = 0;
+  const std::string number = const_index(k, id, value) ? fmt::format("{}", value) : fmt::format("{:#x}", k.op(id).imm);
+  return fmt::format("constant {} : {} in {}", number, to_string(k.type(id)), user == none ? "" : print_op(k, user));
 }
 
 struct Subject {
@@ -186,7 +200,7 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
                      [](const Planned& a, const Planned& b) { return a.order < b.order; });
     plan.resize(options.sample);
   }
-  std::stable_sort(plan.begin(), plan.end(), [](const Planned& a, const Planned& b) {
+  std::sort(plan.begin(), plan.end(), [](const Planned& a, const Planned& b) {
     return std::tie(a.entry, a.key, a.mutation.at, a.mutation.fault, a.mutation.operand) <
            std::tie(b.entry, b.key, b.mutation.at, b.mutation.fault, b.mutation.operand);
   });
@@ -208,7 +222,7 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
     Verdict v{p.entry->full_name(),
               p.mutation.id(),
               Fate::survived,
-              print_op(subject.kernel, p.mutation.at),
+              shown(subject.kernel, p.mutation.at),
               at.line ? fmt::format("{}:{}", at.file, at.line) : p.entry->file,
               {}};
     if (const auto fate = trial->killed(p.key, *mutant)) {
