@@ -239,7 +239,7 @@ class [[nodiscard]] Val : public Operand<T> {
   Val(Elem<T>&& e, detail::Loc l = detail::Loc::here()) : Val(Use<T>(std::move(e), l)) {}  // NOLINT(google-explicit-constructor)
   Val(const Var<T>& v, detail::Loc l = detail::Loc::here()) : Val(Use<T>(v, l)) {}         // NOLINT(google-explicit-constructor)
   Val(const Scalar<T>& s, detail::Loc l = detail::Loc::here()) : Val(Use<T>(s, l)) {}      // NOLINT(google-explicit-constructor)
-  Val(Use<T> u) : id_(u.arg.id), loc_(u.loc) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
+  Val(Use<T> u) : id_(u.arg.id), named_(!u.arg.unnamed), loc_(u.loc) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
   Val& operator=(const Val&) = delete;
   detail::Id id() const { return id_; }
   detail::Loc loc() const { return loc_; }
