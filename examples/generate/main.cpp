@@ -15,7 +15,7 @@ namespace {
 
 struct Options {
   std::string file, prompt, device = "cpu", system;
-  u32 tokens = 128, threads = 0, context = 0;
+  u32 tokens = 128, threads = 0, context = 0, repeat = 1;
   bool raw = false, ids = false, quiet = false;
   Sampling sampling;
 };
@@ -31,15 +31,10 @@ std::vector<TokenId> prompt_tokens(const Tokenizer& tokenizer, const Options& o)
   return tokenizer.chat(messages);
 }
 
-int generate(const Options& o) {
-  const Gguf file = Gguf::open(o.file);
-  const Tokenizer tokenizer(file);
-  std::vector<TokenId> history = prompt_tokens(tokenizer, o);
-  if (history.empty()) throw Error("MODEL04", "the prompt is empty", "write at least one word");
+// Feeds the prompt and streams the answer; the two speeds go to standard error.
+void answer(Model& model, const Tokenizer& tokenizer, std::vector<TokenId> history, const Options& o) {
   const u32 prompt_size = static_cast<u32>(history.size());
-
-  // As much context as this answer needs, unless more is asked for.
-  Model model(file, Device::open(o.device), o.context ? o.context : prompt_size + o.tokens);
+  model.reset();
   const auto start = Clock::now();
   model.feed(history);
   TokenId next = model.sample(o.sampling, history);
@@ -63,11 +58,22 @@ int generate(const Options& o) {
   }
   const f64 decode = seconds_since(decoding);
   if (!o.ids) show(stream.finish() + "\n");
-  if (!o.quiet) {
+  if (!o.quiet)
     fmt::print(stderr, "prompt: {} tokens, {:.1f} tokens/s; answer: {} tokens, {:.1f} tokens/s\n", prompt_size,
                prompt_size / prefill, made, decoded ? decoded / decode : 0.0);
-    fmt::print(stderr, "device: {}; numerics: {}\n", Device::open(o.device).name(), model.numerics());
-  }
+}
+
+int generate(const Options& o) {
+  const Gguf file = Gguf::open(o.file);
+  const Tokenizer tokenizer(file);
+  const std::vector<TokenId> history = prompt_tokens(tokenizer, o);
+  if (history.empty()) throw Error("MODEL04", "the prompt is empty", "write at least one word");
+  const u32 prompt_size = static_cast<u32>(history.size());
+
+  // As much context as this answer needs, unless more is asked for.
+  Model model(file, Device::open(o.device), o.context ? o.context : prompt_size + o.tokens);
+  for (u32 turn = 0; turn < o.repeat; ++turn) answer(model, tokenizer, history, o);
+  if (!o.quiet) fmt::print(stderr, "device: {}; numerics: {}\n", Device::open(o.device).name(), model.numerics());
   return 0;
 }
 
@@ -88,6 +94,7 @@ int main_checked(int argc, char** argv) {
   app.add_option("--repetition-penalty", o.sampling.repetition_penalty, "divides logits of tokens seen before")
       ->capture_default_str();
   app.add_option("--seed", o.sampling.seed, "of the draws")->capture_default_str();
+  app.add_option("--repeat", o.repeat, "answer so many times, to measure without warm-up")->check(CLI::PositiveNumber);
   app.add_flag("--raw", o.raw, "continue the prompt as it is, without the chat template");
   app.add_flag("--ids", o.ids, "print token numbers instead of text");
   app.add_flag("--quiet", o.quiet, "print only the answer");

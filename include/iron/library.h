@@ -54,7 +54,7 @@ class Gen {
   template <class T, class F, class... D> Array<T> from(F f, D... dims) { return make_with<T>([&](u64 i) { return static_cast<T>(f(i)); }, dims...); }
   /// An output: poisoned, so that an element that is not written shows.
   template <class T, class... D> Array<T> output(D... dims) {
-    return make_with<T>([](u64) { T v; std::memset(&v, 0xff, sizeof v); return v; }, dims...);
+    return make_with<T>([](u64) { T v; std::memset(static_cast<void*>(&v), 0xff, sizeof v); return v; }, dims...);
   }
   template <class T, class... D> Array<T> zeros(D... dims) { return make_with<T>([](u64) { return T{}; }, dims...); }
 
