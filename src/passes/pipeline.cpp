@@ -19,27 +19,39 @@ constexpr u32 recorded = no_slots;
 constexpr u32 checked = recorded | no_calls;
 constexpr u32 sound = well_typed | convergent;
 
+// What folding and moving leave in a pass is put right in the same pass.
+template <auto run>
+Changed settled(Kernel& k, PassContext& context) {
+  const Changed changed = run(k, context);
+  if (changed) settle(k);
+  return changed;
+}
+
 // The one table. The order is part of the design: fusion annotates before fma_fusion forms fma, unroll feeds schedule
 // and vectorize, and dead_store_elim clears what all of them leave.
 constexpr std::array<PassEntry, 15> table{{
     {"kernel_inline", BitPolicy::exact, recorded, no_calls | well_typed, run_kernel_inline,
      "calls become the bodies of the kernels they name"},
     {"type_check", BitPolicy::exact, checked, sound, run_type_check, "types, structure and use of outputs are checked"},
-    {"const_fold", BitPolicy::exact, checked, sound, run_const_fold,
+    {"const_fold", BitPolicy::exact, checked, sound, settled<run_const_fold>,
      "ops on constants are evaluated; constant branches go"},
-    {"algebraic_simplify", BitPolicy::exact, checked, sound, run_algebraic_simplify,
+    {"algebraic_simplify", BitPolicy::exact, checked, sound, settled<run_algebraic_simplify>,
      "identities that keep NaN, signed zeros and wrap"},
-    {"copy_prop", BitPolicy::exact, checked, sound, run_copy_prop, "values that pass through are used directly"},
-    {"cse", BitPolicy::exact, checked, sound, run_cse, "equal values and equal address trees are computed once"},
-    {"licm", BitPolicy::exact, checked, sound, run_licm, "invariant ops leave their loop"},
-    {"if_conversion", BitPolicy::exact, checked, sound, run_if_conversion, "small pure branches become selects"},
-    {"value_sink", BitPolicy::exact, checked, sound, run_value_sink, "values that one arm needs are computed there"},
+    {"copy_prop", BitPolicy::exact, checked, sound, settled<run_copy_prop>,
+     "values that pass through are used directly"},
+    {"cse", BitPolicy::exact, checked, sound, settled<run_cse>,
+     "equal values and equal address trees are computed once"},
+    {"licm", BitPolicy::exact, checked, sound, settled<run_licm>, "invariant ops leave their loop"},
+    {"if_conversion", BitPolicy::exact, checked, sound, settled<run_if_conversion>,
+     "small pure branches become selects"},
+    {"value_sink", BitPolicy::exact, checked, sound, settled<run_value_sink>,
+     "values that one arm needs are computed there"},
     {"fusion", BitPolicy::exact, checked, sound, run_fusion, "elementwise chains are noted as groups"},
     {"fma_fusion", BitPolicy::fused, checked, sound, run_fma_fusion,
      "products in sums become fma, under fused and fast"},
-    {"unroll", BitPolicy::exact, checked, sound, run_unroll, "short constant loops become their turns"},
+    {"unroll", BitPolicy::exact, checked, sound, settled<run_unroll>, "short constant loops become their turns"},
     {"schedule", BitPolicy::exact, checked, sound, run_schedule, "independent loads start early"},
-    {"vectorize", BitPolicy::exact, checked, sound, run_vectorize, "neighbouring accesses become wide ones"},
+    {"vectorize", BitPolicy::exact, checked, sound, settled<run_vectorize>, "neighbouring accesses become wide ones"},
     {"dead_store_elim", BitPolicy::exact, checked, sound | no_dead_ops | no_empty_loops, run_dead_store_elim,
      "unread stores, unused ops and empty loops go"},
 }};
@@ -173,7 +185,6 @@ PassStats run_pass(Kernel& k, const PassEntry& pass, PassContext& context, const
   context.pass = pass.name;
   const auto start = std::chrono::steady_clock::now();
   stats.changed = pass.run(k, context);
-  if (stats.changed) settle(k);
   stats.time_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   stats.ops_after = op_count(k);
   if (options.verify) require(k, pass.guarantees, pass.name, false);

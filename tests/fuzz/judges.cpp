@@ -202,7 +202,7 @@ Outcome contract(const Subject& s) {
       const OpId id = random.pick(constants);
       const i64 old = static_cast<i64>(k.op(id).imm);
       const i64 low = random.chance(20) ? -3 : 0;
-      k.mutable_op(id).imm = static_cast<u64>(random.between(low, std::min<i64>(old, 4096) * 2 + 2));
+      k.mutable_op(id).imm = static_cast<u64>(random.between(low, std::clamp<i64>(old, 0, 4096) * 2 + 2));
     }
     if (!analysis::verify(k).empty()) continue;
     const Memory memory(s);

@@ -36,10 +36,11 @@ int main(int argc, char** argv) {
     const auto score = mutation::try_mutants(standard_library(), o);
     for (const auto& v : score.survivors)
       fmt::print("survived: {} {}\n  {}\n  {}\n", v.kernel, v.mutant, v.ir, v.where);
+    for (const auto& b : score.broken) fmt::print("broken: {}\n", b);
     fmt::print("{} kernels: {} killed, {} survived, {} explained, {} equivalent; score {:.4f} (least {}), {:.0f} s\n",
                score.kernels, score.killed, score.survived, score.explained, score.equivalent, score.value(), threshold,
                seconds());
-    return score.value() >= threshold ? 0 : 1;
+    return score.value() >= threshold && score.broken.empty() ? 0 : 1;
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 2;

@@ -28,6 +28,7 @@ TEST(Library, NoticesFaults) {
   for (const auto& s : score.survivors) list += fmt::format("{} {}\n  {}\n  {}\n", s.kernel, s.mutant, s.ir, s.where);
   fmt::print("{} kernels: {} killed, {} survived, {} explained, {} equivalent; score {:.4f}\n", score.kernels,
              score.killed, score.survived, score.explained, score.equivalent, score.value());
+  for (const auto& b : score.broken) ADD_FAILURE() << b;
   EXPECT_GT(score.killed, 0u);
   EXPECT_GE(score.value(), least_score) << "survivors:\n" << list;
 }

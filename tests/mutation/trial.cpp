@@ -187,13 +187,18 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
     Mutation mutation;
     u64 order;
   };
+  Score score;
   // Plans need the recorded kernels; the cases are made again, entry by entry, so that few are alive at a time.
   std::vector<Planned> plan;
   for (const auto& e : registry.entries()) {
     if (e.full_name().find(options.filter) == std::string::npos) continue;
-    const Trial trial(e);
-    for (const auto& [key, s] : trial.kernels())
-      for (const auto& m : mutations_of(s.kernel)) plan.push_back({&e, key, m, hash(e.full_name() + key + m.id())});
+    try {
+      const Trial trial(e);
+      for (const auto& [key, s] : trial.kernels())
+        for (const auto& m : mutations_of(s.kernel)) plan.push_back({&e, key, m, hash(e.full_name() + key + m.id())});
+    } catch (const Error& error) {
+      score.broken.push_back(fmt::format("{}: {}", e.full_name(), error.what()));
+    }
   }
   if (options.sample && options.sample < plan.size()) {
     std::nth_element(plan.begin(), plan.begin() + static_cast<std::ptrdiff_t>(options.sample), plan.end(),
@@ -204,7 +209,6 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
     return std::tie(a.entry, a.key, a.mutation.at, a.mutation.fault, a.mutation.operand) <
            std::tie(b.entry, b.key, b.mutation.at, b.mutation.fault, b.mutation.operand);
   });
-  Score score;
   std::unique_ptr<Trial> trial;
   const KernelEntry* current = nullptr;
   u64 done = 0;
@@ -213,8 +217,14 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
     if (p.entry != current) {
       current = p.entry, ++score.kernels;
       trial = std::make_unique<Trial>(*p.entry);
-      trial->check_original();
+      try {
+        trial->check_original();
+      } catch (const Error& error) {
+        score.broken.push_back(fmt::format("{}: {}", p.entry->full_name(), error.what()));
+        trial.reset();
+      }
     }
+    if (!trial) continue;
     const auto& subject = trial->kernels().at(p.key);
     const auto mutant = mutate(subject.kernel, p.mutation);
     if (!mutant) continue;  // nobody could run it

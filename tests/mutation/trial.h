@@ -24,6 +24,7 @@ struct Verdict {
 struct Score {
   u64 killed = 0, equivalent = 0, explained = 0, survived = 0, kernels = 0;
   std::vector<Verdict> survivors;
+  std::vector<std::string> broken;  ///< kernels that cannot be tried: they do not record, or fail without a fault
   double value() const {
     return killed + survived ? static_cast<double>(killed) / static_cast<double>(killed + survived) : 0;
   }
@@ -40,7 +41,7 @@ struct TrialOptions {
   std::function<void(u64 done, u64 all, const Verdict&)> progress;
 };
 
-/// Throws iron::Error (MUT01) where a kernel's own tests fail without any fault.
+/// Tries what can be tried; the rest is in `broken`.
 Score try_mutants(const Registry& registry, const TrialOptions& options);
 
 }  // namespace iron::mutation
