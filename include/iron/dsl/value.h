@@ -279,8 +279,10 @@ struct Operand {
                   "iron: the operands have different element types: convert one with cast<T>(value)"); \
   }
 IRON_MIXED(+)
-IRON_MIXED(-) IRON_MIXED(*) IRON_MIXED(/) IRON_MIXED(%) IRON_MIXED(&) IRON_MIXED(|) IRON_MIXED(^) IRON_MIXED(<)
-    IRON_MIXED(<=) IRON_MIXED(>) IRON_MIXED(>=) IRON_MIXED(==) IRON_MIXED(!=)
+IRON_MIXED(-)
+IRON_MIXED(*)
+IRON_MIXED(/) IRON_MIXED(%) IRON_MIXED(&) IRON_MIXED(|) IRON_MIXED(^) IRON_MIXED(<) IRON_MIXED(<=) IRON_MIXED(>)
+    IRON_MIXED(>=) IRON_MIXED(==) IRON_MIXED(!=)
 #undef IRON_MIXED
 
     /// An immutable device value. Copying it copies the name, not the computation; there is no assignment: that is a
