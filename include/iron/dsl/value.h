@@ -278,11 +278,10 @@ struct Operand {
     static_assert(detail::always_false<A>,                                                             \
                   "iron: the operands have different element types: convert one with cast<T>(value)"); \
   }
-IRON_MIXED(+)
-IRON_MIXED(-)
-IRON_MIXED(*)
-IRON_MIXED(/) IRON_MIXED(%) IRON_MIXED(&) IRON_MIXED(|) IRON_MIXED(^) IRON_MIXED(<) IRON_MIXED(<=) IRON_MIXED(>)
-    IRON_MIXED(>=) IRON_MIXED(==) IRON_MIXED(!=)
+// clang-format off
+IRON_MIXED(+) IRON_MIXED(-) IRON_MIXED(*) IRON_MIXED(/) IRON_MIXED(%) IRON_MIXED(&) IRON_MIXED(|) IRON_MIXED(^)
+IRON_MIXED(<) IRON_MIXED(<=) IRON_MIXED(>) IRON_MIXED(>=) IRON_MIXED(==) IRON_MIXED(!=)
+// clang-format on
 #undef IRON_MIXED
 
     /// An immutable device value. Copying it copies the name, not the computation; there is no assignment: that is a
