@@ -43,7 +43,6 @@ const Registry& standard_library() {
     kernels::register_hadamard(r);
     kernels::register_fft(r);
 
-
     // unary
     kernels::register_unary_exact(r);
     kernels::register_unary_transcendental(r);

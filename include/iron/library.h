@@ -16,7 +16,8 @@ template <class T>
 class Array {
  public:
   using value_type = T;
-  Array(std::shared_ptr<std::vector<T>> storage, std::vector<u64> shape) : storage_(std::move(storage)), shape_(std::move(shape)) {}
+  Array(std::shared_ptr<std::vector<T>> storage, std::vector<u64> shape)
+      : storage_(std::move(storage)), shape_(std::move(shape)) {}
   T* data() { return storage_->data(); }
   const T* data() const { return storage_->data(); }
   u64 size() const { return storage_->size(); }
@@ -37,34 +38,56 @@ class Gen {
   explicit Gen(u64 seed) : seed_(seed) {}
 
   /// Uniform in [low, high), rounded to T.
-  template <class T, class... D> Array<T> uniform(f64 low, f64 high, D... dims) {
+  template <class T, class... D>
+  Array<T> uniform(f64 low, f64 high, D... dims) {
     return make<T>([&](u64) { return low + (high - low) * unit(); }, dims...);
   }
   /// Normal with mean 0 and the given deviation, rounded to T; clipped at 6 deviations.
-  template <class T, class... D> Array<T> normal(f64 deviation, D... dims) {
+  template <class T, class... D>
+  Array<T> normal(f64 deviation, D... dims) {
     return make<T>([&](u64) { return deviation * gaussian(); }, dims...);
   }
   /// The usual activations: normal with deviation 1.
-  template <class T, class... D> Array<T> values(D... dims) { return normal<T>(1.0, dims...); }
+  template <class T, class... D>
+  Array<T> values(D... dims) {
+    return normal<T>(1.0, dims...);
+  }
   /// Integers in [low, high].
-  template <class T, class... D> Array<T> integers(i64 low, i64 high, D... dims) {
-    return make_with<T>([&](u64) { return static_cast<T>(low + static_cast<i64>(next() % static_cast<u64>(high - low + 1))); }, dims...);
+  template <class T, class... D>
+  Array<T> integers(i64 low, i64 high, D... dims) {
+    return make_with<T>(
+        [&](u64) { return static_cast<T>(low + static_cast<i64>(next() % static_cast<u64>(high - low + 1))); },
+        dims...);
   }
   /// f(i) for each element.
-  template <class T, class F, class... D> Array<T> from(F f, D... dims) { return make_with<T>([&](u64 i) { return static_cast<T>(f(i)); }, dims...); }
-  /// An output: poisoned, so that an element that is not written shows.
-  template <class T, class... D> Array<T> output(D... dims) {
-    return make_with<T>([](u64) { T v; std::memset(static_cast<void*>(&v), 0xff, sizeof v); return v; }, dims...);
+  template <class T, class F, class... D>
+  Array<T> from(F f, D... dims) {
+    return make_with<T>([&](u64 i) { return static_cast<T>(f(i)); }, dims...);
   }
-  template <class T, class... D> Array<T> zeros(D... dims) { return make_with<T>([](u64) { return T{}; }, dims...); }
+  /// An output: poisoned, so that an element that is not written shows.
+  template <class T, class... D>
+  Array<T> output(D... dims) {
+    return make_with<T>(
+        [](u64) {
+          T v;
+          std::memset(static_cast<void*>(&v), 0xff, sizeof v);
+          return v;
+        },
+        dims...);
+  }
+  template <class T, class... D>
+  Array<T> zeros(D... dims) {
+    return make_with<T>([](u64) { return T{}; }, dims...);
+  }
 
-  u64 next();      ///< 64 random bits
-  f64 unit();      ///< [0, 1)
+  u64 next();  ///< 64 random bits
+  f64 unit();  ///< [0, 1)
   f64 gaussian();
   u64 seed() const { return seed_; }
 
  private:
-  template <class T, class F, class... D> Array<T> make_with(F f, D... dims) {
+  template <class T, class F, class... D>
+  Array<T> make_with(F f, D... dims) {
     const std::vector<u64> shape{static_cast<u64>(dims)...};
     u64 n = 1;
     for (const u64 d : shape) n *= d;
@@ -73,7 +96,8 @@ class Gen {
     alive_.push_back(storage);
     return Array<T>(std::move(storage), shape);
   }
-  template <class T, class F, class... D> Array<T> make(F f, D... dims) {
+  template <class T, class F, class... D>
+  Array<T> make(F f, D... dims) {
     return make_with<T>([&](u64 i) { return T(static_cast<f64>(f(i))); }, dims...);
   }
   u64 seed_, counter_ = 0;
@@ -82,13 +106,16 @@ class Gen {
   std::vector<std::shared_ptr<void>> alive_;
 };
 
-/// Largest error of a passing test, absolute for |expected| <= 1 and relative above, by storage type; and the cosine floor.
+/// Largest error of a passing test, absolute for |expected| <= 1 and relative above, by storage type; and the cosine
+/// floor.
 struct Tolerance {
   f64 f32_error = 0, f16_error = 0, bf16_error = 0;
   f64 cosine = 0.999;
   f64 of(DType t) const { return t == DType::f16 ? f16_error : t == DType::bf16 ? bf16_error : f32_error; }
 };
-constexpr Tolerance tolerance(f64 f32_error, f64 f16_error, f64 bf16_error) { return {f32_error, f16_error, bf16_error}; }
+constexpr Tolerance tolerance(f64 f32_error, f64 f16_error, f64 bf16_error) {
+  return {f32_error, f16_error, bf16_error};
+}
 constexpr Tolerance exact_match{0, 0, 0};
 
 /// One launch of a case.
@@ -113,11 +140,19 @@ struct Expectation {
 class Case {
  public:
   Case() = default;  ///< no launch yet: for cases that are read from a file
-  template <class K> explicit Case(K kernel) : Case(kernel, grid_of(kernel)) {}
-  template <class K> Case(K kernel, Grid grid) { then(std::move(kernel), grid); }
+  template <class K>
+  explicit Case(K kernel) : Case(kernel, grid_of(kernel)) {}
+  template <class K>
+  Case(K kernel, Grid grid) {
+    then(std::move(kernel), grid);
+  }
 
-  template <class K> Case& then(K kernel) { return then(kernel, grid_of(kernel)); }
-  template <class K> Case& then(K kernel, Grid grid) {
+  template <class K>
+  Case& then(K kernel) {
+    return then(kernel, grid_of(kernel));
+  }
+  template <class K>
+  Case& then(K kernel, Grid grid) {
     Step s;
     s.key = std::string(detail::type_name<K>()) + "{" + specialisation(kernel) + "}";
     s.args = arguments(kernel);
@@ -129,13 +164,20 @@ class Case {
   /// The parameter of the last launch must equal these values, all of them, under the test's tolerance.
   Case& expect(std::string_view parameter, std::vector<f64> values);
   /// ... must equal these elements bit for bit.
-  template <class T> Case& expect_exact(std::string_view parameter, const std::vector<T>& values) {
+  template <class T>
+  Case& expect_exact(std::string_view parameter, const std::vector<T>& values) {
     return expect_bytes(parameter, std::as_bytes(std::span(values)));
   }
   Case& expect_bytes(std::string_view parameter, std::span<const std::byte> bytes);
   /// What a bench moves and computes; bytes default to the sum of the buffers.
-  Case& moves(u64 bytes) { bytes_moved = bytes; return *this; }
-  Case& computes(f64 flops) { flop_count = flops; return *this; }
+  Case& moves(u64 bytes) {
+    bytes_moved = bytes;
+    return *this;
+  }
+  Case& computes(f64 flops) {
+    flop_count = flops;
+    return *this;
+  }
 
   std::vector<Step> steps;
   std::vector<Expectation> expectations;
@@ -174,8 +216,10 @@ struct KernelEntry {
   std::string full_name() const { return name + "_" + std::string(dtype_name(dtype)); }
 };
 
-template <class... T> struct DTypes {};
-template <class... T> inline constexpr DTypes<T...> dtypes{};
+template <class... T>
+struct DTypes {};
+template <class... T>
+inline constexpr DTypes<T...> dtypes{};
 
 class Registry;
 
@@ -183,16 +227,20 @@ class Registry;
 template <class... T>
 class Registration {
  public:
-  Registration(Registry& registry, std::vector<std::size_t> entries) : registry_(&registry), entries_(std::move(entries)) {}
+  Registration(Registry& registry, std::vector<std::size_t> entries)
+      : registry_(&registry), entries_(std::move(entries)) {}
   /// `make` is called as make.operator()<T>(gen) for each element type.
-  template <class F> Registration& test(std::string name, Tolerance t, F make);
-  template <class F> Registration& bench(std::string shape, F make);
+  template <class F>
+  Registration& test(std::string name, Tolerance t, F make);
+  template <class F>
+  Registration& bench(std::string shape, F make);
   Registration& doc(std::string text);
   Registration& determinism(std::string note);
   Registration& rejected(std::string idea, std::string numbers, std::string where);
 
  private:
-  template <class F> void each(F f);
+  template <class F>
+  void each(F f);
   Registry* registry_;
   std::vector<std::size_t> entries_;
 };
@@ -202,12 +250,14 @@ class Registry {
  public:
   /// A kernel template over element types: `r.kernel<RmsNorm>("rms_norm", "norm", dtypes<f32, f16, bf16>)`.
   template <template <class> class K, class... T>
-  Registration<T...> kernel(std::string name, std::string family, DTypes<T...>, SourceLocation loc = SourceLocation::here()) {
+  Registration<T...> kernel(std::string name, std::string family, DTypes<T...>,
+                            SourceLocation loc = SourceLocation::here()) {
     return kernel<K>(std::move(name), std::move(family), DTypes<T...>{}, [](auto&) {}, loc);
   }
   /// The same with a specialisation: `set` changes the spec fields of the kernel.
   template <template <class> class K, class... T, class Set>
-  Registration<T...> kernel(std::string name, std::string family, DTypes<T...>, Set set, SourceLocation loc = SourceLocation::here()) {
+  Registration<T...> kernel(std::string name, std::string family, DTypes<T...>, Set set,
+                            SourceLocation loc = SourceLocation::here()) {
     std::vector<std::size_t> added;
     (added.push_back(add<K<T>>("iron_" + name, family, dtype_of<T>, set, loc)), ...);
     return Registration<T...>(*this, std::move(added));
@@ -228,7 +278,8 @@ class Registry {
 
  private:
   std::size_t insert(KernelEntry entry, SourceLocation loc);
-  template <class K, class Set> std::size_t add(std::string name, std::string family, DType dtype, Set set, SourceLocation loc) {
+  template <class K, class Set>
+  std::size_t add(std::string name, std::string family, DType dtype, Set set, SourceLocation loc) {
     KernelEntry e;
     e.name = std::move(name), e.family = std::move(family), e.dtype = dtype, e.mode = detail::mode_of<K>();
     e.record = [set, full = e.full_name()](bool probe) {
@@ -241,27 +292,40 @@ class Registry {
   std::vector<KernelEntry> entries_;
 };
 
-template <class... T> template <class F> void Registration<T...>::each(F f) {
+template <class... T>
+template <class F>
+void Registration<T...>::each(F f) {
   std::size_t i = 0;
   (f.template operator()<T>(registry_->entry(entries_[i++])), ...);
 }
-template <class... T> template <class F> Registration<T...>& Registration<T...>::test(std::string name, Tolerance t, F make) {
-  each([&]<class E>(KernelEntry& e) { e.tests.push_back({name, t, [make](Gen& g) { return make.template operator()<E>(g); }}); });
+template <class... T>
+template <class F>
+Registration<T...>& Registration<T...>::test(std::string name, Tolerance t, F make) {
+  each([&]<class E>(KernelEntry& e) {
+    e.tests.push_back({name, t, [make](Gen& g) { return make.template operator()<E>(g); }});
+  });
   return *this;
 }
-template <class... T> template <class F> Registration<T...>& Registration<T...>::bench(std::string shape, F make) {
-  each([&]<class E>(KernelEntry& e) { e.benches.push_back({shape, [make](Gen& g) { return make.template operator()<E>(g); }}); });
+template <class... T>
+template <class F>
+Registration<T...>& Registration<T...>::bench(std::string shape, F make) {
+  each([&]<class E>(KernelEntry& e) {
+    e.benches.push_back({shape, [make](Gen& g) { return make.template operator()<E>(g); }});
+  });
   return *this;
 }
-template <class... T> Registration<T...>& Registration<T...>::doc(std::string text) {
+template <class... T>
+Registration<T...>& Registration<T...>::doc(std::string text) {
   for (const auto i : entries_) registry_->entry(i).doc = text;
   return *this;
 }
-template <class... T> Registration<T...>& Registration<T...>::determinism(std::string note) {
+template <class... T>
+Registration<T...>& Registration<T...>::determinism(std::string note) {
   for (const auto i : entries_) registry_->entry(i).determinism = note;
   return *this;
 }
-template <class... T> Registration<T...>& Registration<T...>::rejected(std::string idea, std::string numbers, std::string where) {
+template <class... T>
+Registration<T...>& Registration<T...>::rejected(std::string idea, std::string numbers, std::string where) {
   for (const auto i : entries_) registry_->entry(i).rejected.push_back({idea, numbers, where});
   return *this;
 }

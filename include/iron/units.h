@@ -5,10 +5,18 @@
 
 namespace iron {
 
-struct Threadgroups { u32 x = 1, y = 1, z = 1; };
-struct Threads { u32 x = 1, y = 1, z = 1; };
-struct Bytes { u64 value = 0; };
-struct Elements { u64 value = 0; };
+struct Threadgroups {
+  u32 x = 1, y = 1, z = 1;
+};
+struct Threads {
+  u32 x = 1, y = 1, z = 1;
+};
+struct Bytes {
+  u64 value = 0;
+};
+struct Elements {
+  u64 value = 0;
+};
 
 /// A grid in threadgroups of some threads each; `items` bounds elementwise kernels, which guard themselves against it.
 struct Grid {

@@ -22,7 +22,8 @@ std::optional<i64> Polynomial::as_constant() const {
   return std::nullopt;
 }
 bool Polynomial::depends_on(OpId leaf) const {
-  return std::any_of(terms.begin(), terms.end(), [&](const auto& t) { return std::find(t.first.begin(), t.first.end(), leaf) != t.first.end(); });
+  return std::any_of(terms.begin(), terms.end(),
+                     [&](const auto& t) { return std::find(t.first.begin(), t.first.end(), leaf) != t.first.end(); });
 }
 Polynomial Polynomial::without(OpId leaf) const {
   Polynomial p;
@@ -78,15 +79,22 @@ const Polynomial& Affine::of(OpId value) {
   const auto& op = k_.op(value);
   Polynomial p = Polynomial::leaf(value);
   i64 c = 0;
-  if (const_index(k_, value, c) && op.type.is_index()) p = Polynomial::constant(c);
+  if (const_index(k_, value, c) && op.type.is_index())
+    p = Polynomial::constant(c);
   else if (op.type.is_index()) {
     // Products of many sums would explode; past this size a value is a leaf of its own.
     constexpr std::size_t limit = 32;
     const auto at = [&](u32 i) -> const Polynomial& { return of(k_.operand(value, i)); };
     switch (op.code) {
-      case Opcode::Add: p = at(0) + at(1); break;
-      case Opcode::Sub: p = at(0) - at(1); break;
-      case Opcode::Neg: p = Polynomial{} - at(0); break;
+      case Opcode::Add:
+        p = at(0) + at(1);
+        break;
+      case Opcode::Sub:
+        p = at(0) - at(1);
+        break;
+      case Opcode::Neg:
+        p = Polynomial{} - at(0);
+        break;
       case Opcode::Mul:
         if (at(0).terms.size() * at(1).terms.size() <= limit) p = at(0) * at(1);
         break;
@@ -95,12 +103,17 @@ const Polynomial& Affine::of(OpId value) {
         break;
       case Opcode::Cast: {
         const OpId from = k_.operand(value, 0);
-        if (const_index(k_, from, c)) p = Polynomial::constant(c);
-        else if (k_.op(from).code == Opcode::Param) p = Polynomial::leaf(from);
+        if (const_index(k_, from, c))
+          p = Polynomial::constant(c);
+        else if (k_.op(from).code == Opcode::Param)
+          p = Polynomial::leaf(from);
         break;
       }
-      case Opcode::AssumeUniform: p = at(0); break;
-      default: break;
+      case Opcode::AssumeUniform:
+        p = at(0);
+        break;
+      default:
+        break;
     }
     if (p.terms.size() > limit) p = Polynomial::leaf(value);
   }

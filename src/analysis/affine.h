@@ -27,7 +27,8 @@ struct Polynomial {
   bool operator==(const Polynomial&) const = default;
 };
 
-/// Polynomials of index values, computed on demand and kept. Only `index` arithmetic is looked through: it does not wrap.
+/// Polynomials of index values, computed on demand and kept. Only `index` arithmetic is looked through: it does not
+/// wrap.
 class Affine {
  public:
   explicit Affine(const ir::Kernel& k) : k_(k) {}

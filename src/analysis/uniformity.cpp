@@ -11,7 +11,8 @@ namespace iron::analysis {
 
 using namespace ir;
 
-Uniformity::Uniformity(const Kernel& k) : values_(k.op_capacity(), Scope::grid), control_(k.region_capacity(), Scope::grid) {
+Uniformity::Uniformity(const Kernel& k)
+    : values_(k.op_capacity(), Scope::grid), control_(k.region_capacity(), Scope::grid) {
   while (update(k, k.body())) {
   }
 }
@@ -26,29 +27,59 @@ Scope Uniformity::transfer(const Kernel& k, OpId id) const {
   Scope s = Scope::grid;
   for (const OpId v : k.operands(id)) s = std::min(s, values_[v]);
   switch (k.op(id).code) {
-    case Opcode::ThreadId: case Opcode::ThreadPos: case Opcode::GridThreadId: case Opcode::GridPos: case Opcode::LaneId:
-    case Opcode::AtomicRmw: case Opcode::AtomicCas: case Opcode::AtomicLoad: case Opcode::WaitUntil:
-    case Opcode::TileGet: case Opcode::TileRow: case Opcode::TileCol: case Opcode::SlotLoad:
+    case Opcode::ThreadId:
+    case Opcode::ThreadPos:
+    case Opcode::GridThreadId:
+    case Opcode::GridPos:
+    case Opcode::LaneId:
+    case Opcode::AtomicRmw:
+    case Opcode::AtomicCas:
+    case Opcode::AtomicLoad:
+    case Opcode::WaitUntil:
+    case Opcode::TileGet:
+    case Opcode::TileRow:
+    case Opcode::TileCol:
+    case Opcode::SlotLoad:
       return Scope::lane;
-    case Opcode::SimdgroupId: return Scope::simdgroup;
-    case Opcode::GroupId: return Scope::threadgroup;
-    case Opcode::SharedNew: return Scope::threadgroup;
-    case Opcode::ArrayNew: return Scope::lane;
-    case Opcode::Load: case Opcode::LoadOr: {
+    case Opcode::SimdgroupId:
+      return Scope::simdgroup;
+    case Opcode::GroupId:
+      return Scope::threadgroup;
+    case Opcode::SharedNew:
+      return Scope::threadgroup;
+    case Opcode::ArrayNew:
+      return Scope::lane;
+    case Opcode::Load:
+    case Opcode::LoadOr: {
       if (reads_immutable(k, id)) return s;
       // Race-free by R7, so one address holds one value for the threads that read it between two barriers.
       return std::min(s, k.type(k.operand(id, 0)).space == Space::priv ? Scope::lane : Scope::threadgroup);
     }
-    case Opcode::SimdReduce: case Opcode::SimdBallot: case Opcode::SimdAny: case Opcode::SimdAll:
+    case Opcode::SimdReduce:
+    case Opcode::SimdBallot:
+    case Opcode::SimdAny:
+    case Opcode::SimdAll:
       return std::max(s, Scope::simdgroup);
-    case Opcode::SimdBroadcast: return std::max(values_[k.operand(id, 0)], Scope::simdgroup);
-    case Opcode::SimdScan: case Opcode::GroupScan: return Scope::lane;
-    case Opcode::SimdShuffleXor: case Opcode::SimdShuffleUp: case Opcode::SimdShuffleDown: case Opcode::SimdShuffle:
+    case Opcode::SimdBroadcast:
+      return std::max(values_[k.operand(id, 0)], Scope::simdgroup);
+    case Opcode::SimdScan:
+    case Opcode::GroupScan:
+      return Scope::lane;
+    case Opcode::SimdShuffleXor:
+    case Opcode::SimdShuffleUp:
+    case Opcode::SimdShuffleDown:
+    case Opcode::SimdShuffle:
       return values_[k.operand(id, 0)] >= Scope::simdgroup ? values_[k.operand(id, 0)] : s;
-    case Opcode::GroupReduce: case Opcode::GroupAny: case Opcode::GroupAll: case Opcode::GroupBroadcast: case Opcode::Ticket:
+    case Opcode::GroupReduce:
+    case Opcode::GroupAny:
+    case Opcode::GroupAll:
+    case Opcode::GroupBroadcast:
+    case Opcode::Ticket:
       return std::max(s, Scope::threadgroup);
-    case Opcode::AssumeUniform: return std::max(s, unpack<Scope>(k.op(id).imm));
-    default: return s;
+    case Opcode::AssumeUniform:
+      return std::max(s, unpack<Scope>(k.op(id).imm));
+    default:
+      return s;
   }
 }
 
@@ -105,7 +136,8 @@ std::pair<OpId, OpId> culprit(const Kernel& k, const Uniformity& u, RegionId r, 
   for (OpId parent = k.region(r).parent; parent != none; parent = k.region(k.op(parent).region).parent) {
     for (u32 i = 0; i < std::min<u32>(k.op(parent).operand_count, 3); ++i)
       if (!u.uniform(k.operand(parent, i), over)) return {parent, k.operand(parent, i)};
-    if (const auto until = unpack<UntilImm>(k.op(parent).imm); k.op(parent).code == Opcode::For && until.carried_plus_one) {
+    if (const auto until = unpack<UntilImm>(k.op(parent).imm);
+        k.op(parent).code == Opcode::For && until.carried_plus_one) {
       const OpId arg = k.region(k.region_of(parent, 0)).args[until.carried_plus_one];
       if (!u.uniform(arg, over)) return {parent, arg};
     }
@@ -131,13 +163,18 @@ std::vector<Diagnostic> verify_convergence(const Kernel& k, std::string_view aft
       const auto [parent, value] = culprit(k, u, k.op(id).region, need);
       const bool loop = parent != none && k.op(parent).code == Opcode::For;
       d.code = loop ? "D30" : "D22";
-      d.message = fmt::format("{} needs control flow that is uniform over the {}, but the {} around it differs between its threads",
-                              i.text, name(need), loop ? "loop" : "branch");
+      d.message = fmt::format(
+          "{} needs control flow that is uniform over the {}, but the {} around it differs between its threads", i.text,
+          name(need), loop ? "loop" : "branch");
       if (parent != none)
-        d.notes.push_back({fmt::format("the {} is here; it depends on {}", loop ? "loop" : "branch", print_op(k, value)),
-                           k.location(parent).file, k.location(parent).line});
-      d.fix = loop ? "let every thread run the same trips, range(0, n, threads()), and guard the load with load_or"
-                   : fmt::format("move {} out of the branch, or make the condition depend on values that are uniform over the {}", i.text, name(need));
+        d.notes.push_back(
+            {fmt::format("the {} is here; it depends on {}", loop ? "loop" : "branch", print_op(k, value)),
+             k.location(parent).file, k.location(parent).line});
+      d.fix =
+          loop ? "let every thread run the same trips, range(0, n, threads()), and guard the load with load_or"
+               : fmt::format(
+                     "move {} out of the branch, or make the condition depend on values that are uniform over the {}",
+                     i.text, name(need));
       found.push_back(d);
     }
     if (id != none && k.op(id).code == Opcode::SimdBroadcast && !u.uniform(k.operand(id, 1), Scope::simdgroup)) {

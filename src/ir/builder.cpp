@@ -20,7 +20,8 @@ bool int_or_index(Type t) { return t.is_value() && (is_int(t.elem) || t.elem == 
 bool arithmetic(Type t) { return t.is_value() && t.elem != DType::boolean && t.elem != DType::none; }
 
 std::string expect_memory(const Kernel& k, std::span<const OpId> o) {
-  if (!k.type(o[0]).is_memory()) return fmt::format("the first operand must be memory, it is {}", to_string(k.type(o[0])));
+  if (!k.type(o[0]).is_memory())
+    return fmt::format("the first operand must be memory, it is {}", to_string(k.type(o[0])));
   if (!k.type(o[1]).is_index()) return fmt::format("the subscript must be index, it is {}", to_string(k.type(o[1])));
   return {};
 }
@@ -34,27 +35,29 @@ Inferred infer(const Kernel& k, Opcode code, std::span<const OpId> o, u64 imm, T
   const auto bad = [&](std::string_view rule) {
     return Inferred{stated, fmt::format("{} {}; operands are {}", i.text, rule, types_of(k, o))};
   };
-  const auto all_same = [&] {
-    return std::all_of(o.begin(), o.end(), [&](OpId v) { return k.type(v) == type(0); });
-  };
+  const auto all_same = [&] { return std::all_of(o.begin(), o.end(), [&](OpId v) { return k.type(v) == type(0); }); };
   switch (i.rule) {
-    case TypeRule::Given: return {stated, {}};
-    case TypeRule::NoResult: return {none_type, {}};
+    case TypeRule::Given:
+      return {stated, {}};
+    case TypeRule::NoResult:
+      return {none_type, {}};
     case TypeRule::Same: {
       if (!type(0).is_value() || !all_same()) return bad("needs operands of one type");
       const bool logical = i.imm == ImmKind::Reduce && (unpack<ReduceKind>(imm) >= ReduceKind::and_);
-      const bool moves = code == Opcode::SimdShuffleXor || code == Opcode::SimdShuffleUp || code == Opcode::SimdShuffleDown ||
-                         code == Opcode::GroupBroadcast || code == Opcode::AssumeUniform;
+      const bool moves = code == Opcode::SimdShuffleXor || code == Opcode::SimdShuffleUp ||
+                         code == Opcode::SimdShuffleDown || code == Opcode::GroupBroadcast ||
+                         code == Opcode::AssumeUniform;
       if (logical ? is_float(type(0).elem) : !moves && !arithmetic(type(0))) return bad("does not work on this type");
       return {type(0), {}};
     }
     case TypeRule::SameFloat:
-      return type(0).is_value() && is_float(type(0).elem) && all_same() ? Inferred{type(0), {}} : bad("needs floats of one type");
+      return type(0).is_value() && is_float(type(0).elem) && all_same() ? Inferred{type(0), {}}
+                                                                        : bad("needs floats of one type");
     case TypeRule::SameInt:
       return int_or_index(type(0)) && all_same() ? Inferred{type(0), {}} : bad("needs integers of one type");
     case TypeRule::SameBits:
       return (int_or_index(type(0)) || type(0).is_bool()) && all_same() ? Inferred{type(0), {}}
-                                                                       : bad("needs integers or bools of one type");
+                                                                        : bad("needs integers or bools of one type");
     case TypeRule::Compare:
       if (!type(0).is_value() || !all_same()) return bad("needs operands of one type");
       if (type(0).is_bool() && code != Opcode::Eq && code != Opcode::Ne) return bad("does not order bools");
@@ -62,18 +65,21 @@ Inferred infer(const Kernel& k, Opcode code, std::span<const OpId> o, u64 imm, T
     case TypeRule::IsNan:
       return is_float(type(0).elem) ? Inferred{Type::value(DType::boolean, type(0).lanes), {}} : bad("needs a float");
     case TypeRule::Select:
-      if (!type(0).is_bool() || type(1) != type(2) || !type(1).is_value() || (type(0).lanes != 1 && type(0).lanes != type(1).lanes))
+      if (!type(0).is_bool() || type(1) != type(2) || !type(1).is_value() ||
+          (type(0).lanes != 1 && type(0).lanes != type(1).lanes))
         return bad("needs a bool and two values of one type");
       return {type(1), {}};
     case TypeRule::Ldexp:
-      return is_float(type(0).elem) && type(1) == Type::value(DType::i32, type(0).lanes) ? Inferred{type(0), {}}
-                                                                                       : bad("needs a float and an i32");
+      return is_float(type(0).elem) && type(1) == Type::value(DType::i32, type(0).lanes)
+                 ? Inferred{type(0), {}}
+                 : bad("needs a float and an i32");
     case TypeRule::Cast:
-      if (!stated.is_value() || !type(0).is_value() || stated.lanes != type(0).lanes) return bad("converts values of equal lanes");
+      if (!stated.is_value() || !type(0).is_value() || stated.lanes != type(0).lanes)
+        return bad("converts values of equal lanes");
       return {stated, {}};
     case TypeRule::Bitcast:
-      if (!stated.is_value() || !type(0).is_value() || stated.bytes() != type(0).bytes() || type(0).is_index() || stated.is_index() ||
-          type(0).is_bool() || stated.is_bool())
+      if (!stated.is_value() || !type(0).is_value() || stated.bytes() != type(0).bytes() || type(0).is_index() ||
+          stated.is_index() || type(0).is_bool() || stated.is_bool())
         return bad("needs types of equal size, not bool or index");
       return {stated, {}};
     case TypeRule::Decode:
@@ -85,34 +91,44 @@ Inferred infer(const Kernel& k, Opcode code, std::span<const OpId> o, u64 imm, T
       return {Type::value(type(0).elem, static_cast<u8>(n)), {}};
     }
     case TypeRule::VecExtract:
-      return type(0).is_value() && imm < type(0).lanes && type(0).lanes > 1 ? Inferred{Type::value(type(0).elem), {}}
-                                                                          : bad("needs a vector and an element in it");
+      return type(0).is_value() && imm < type(0).lanes && type(0).lanes > 1
+                 ? Inferred{Type::value(type(0).elem), {}}
+                 : bad("needs a vector and an element in it");
     case TypeRule::VecInsert:
-      return type(0).lanes > 1 && imm < type(0).lanes && type(1) == Type::value(type(0).elem) ? Inferred{type(0), {}}
-                                                                                           : bad("needs a vector, an element in it and its new value");
+      return type(0).lanes > 1 && imm < type(0).lanes && type(1) == Type::value(type(0).elem)
+                 ? Inferred{type(0), {}}
+                 : bad("needs a vector, an element in it and its new value");
     case TypeRule::IndexResult:
       if (code == Opcode::Length && !type(0).is_memory()) return bad("needs a buffer");
       if (code == Opcode::Ticket)
         if (auto p = expect_memory(k, o); !p.empty()) return {stated, p};
       return {index_type, {}};
-    case TypeRule::BoolResult: return type(0).is_bool() ? Inferred{bool_type, {}} : bad("needs a bool");
-    case TypeRule::Ballot: return type(0).is_bool() ? Inferred{u32_type, {}} : bad("needs a bool");
+    case TypeRule::BoolResult:
+      return type(0).is_bool() ? Inferred{bool_type, {}} : bad("needs a bool");
+    case TypeRule::Ballot:
+      return type(0).is_bool() ? Inferred{u32_type, {}} : bad("needs a bool");
     case TypeRule::ShuffleIndex:
-      return type(0).is_value() && type(1).is_index() ? Inferred{type(0), {}} : bad("needs a value and a lane of type index");
-    case TypeRule::Load: case TypeRule::LoadOr: {
+      return type(0).is_value() && type(1).is_index() ? Inferred{type(0), {}}
+                                                      : bad("needs a value and a lane of type index");
+    case TypeRule::Load:
+    case TypeRule::LoadOr: {
       if (auto p = expect_memory(k, o); !p.empty()) return {stated, p};
       Type t = Type::value(type(0).elem);
       if (stated.is_value()) t.lanes = stated.lanes;
       if (stated.is_value() && stated != t) return bad(fmt::format("cannot give {}", to_string(stated)));
-      if (i.rule == TypeRule::LoadOr && (!type(2).is_bool() || type(3) != t)) return bad("needs a bool and another value of the element type");
+      if (i.rule == TypeRule::LoadOr && (!type(2).is_bool() || type(3) != t))
+        return bad("needs a bool and another value of the element type");
       return {t, {}};
     }
     case TypeRule::Store:
       if (auto p = expect_memory(k, o); !p.empty()) return {none_type, p};
       if (!type(2).is_value() || type(2).elem != type(0).elem)
-        return bad(fmt::format("cannot put {} into memory of {}: write an explicit cast", to_string(type(2)), dtype_name(type(0).elem)));
+        return bad(fmt::format("cannot put {} into memory of {}: write an explicit cast", to_string(type(2)),
+                               dtype_name(type(0).elem)));
       return {none_type, {}};
-    case TypeRule::AtomicValue: case TypeRule::AtomicStore: case TypeRule::AtomicLoad: {
+    case TypeRule::AtomicValue:
+    case TypeRule::AtomicStore:
+    case TypeRule::AtomicLoad: {
       if (auto p = expect_memory(k, o); !p.empty()) return {stated, p};
       const Type t = Type::value(type(0).elem);
       for (std::size_t n = 2; n < o.size(); ++n)
@@ -159,11 +175,16 @@ OpId Builder::constant(Type type, u64 bits) { return place(kernel_->create(Opcod
 
 OpId Builder::const_float(DType elem, f64 value) {
   switch (elem) {
-    case DType::f16: return constant(Type::value(elem), f64_to_f16_bits(value));
-    case DType::bf16: return constant(Type::value(elem), f64_to_bf16_bits(value));
-    case DType::f32: return constant(Type::value(elem), std::bit_cast<u32>(static_cast<f32>(value)));
-    case DType::f64: return constant(Type::value(elem), std::bit_cast<u64>(value));
-    default: throw Error("IR0101", fmt::format("a float constant cannot be {}", dtype_name(elem)));
+    case DType::f16:
+      return constant(Type::value(elem), f64_to_f16_bits(value));
+    case DType::bf16:
+      return constant(Type::value(elem), f64_to_bf16_bits(value));
+    case DType::f32:
+      return constant(Type::value(elem), std::bit_cast<u32>(static_cast<f32>(value)));
+    case DType::f64:
+      return constant(Type::value(elem), std::bit_cast<u64>(value));
+    default:
+      throw Error("IR0101", fmt::format("a float constant cannot be {}", dtype_name(elem)));
   }
 }
 
@@ -175,7 +196,8 @@ OpId Builder::for_(OpId start, OpId end, OpId step, std::span<const OpId> init, 
   kernel_->add_arg(body, kernel_->type(start), loc_);
   for (const OpId v : init) kernel_->add_arg(body, kernel_->type(v), loc_);
   const OpId self[] = {loop};
-  for (std::size_t i = 0; i < init.size(); ++i) place(kernel_->create(Opcode::Result, kernel_->type(init[i]), self, i, loc_));
+  for (std::size_t i = 0; i < init.size(); ++i)
+    place(kernel_->create(Opcode::Result, kernel_->type(init[i]), self, i, loc_));
   return loop;
 }
 

@@ -8,7 +8,8 @@
 namespace iron::ir {
 
 std::string_view name(Mode m) {
-  static constexpr std::array<std::string_view, 5> names{"elementwise", "threadgroup", "grid3d", "tile2d", "simdgroup2d"};
+  static constexpr std::array<std::string_view, 5> names{"elementwise", "threadgroup", "grid3d", "tile2d",
+                                                         "simdgroup2d"};
   return names[static_cast<std::size_t>(m)];
 }
 std::string_view name(Numerics n) {
@@ -165,7 +166,8 @@ bool reads_immutable(const Kernel& k, OpId id) {
 
 bool pinned(const Kernel& k, OpId id) {
   const auto& i = k.info_of(id);
-  if (i.has(Terminator | HasRegions | Writes | WritesSlot | ReadsSlot | AtomicOp | Sync | Waits | Fact | Report)) return true;
+  if (i.has(Terminator | HasRegions | Writes | WritesSlot | ReadsSlot | AtomicOp | Sync | Waits | Fact | Report))
+    return true;
   if (i.has(Reads)) return !reads_immutable(k, id);
   return k.op(id).code == Opcode::Prefetch;
 }
@@ -174,10 +176,12 @@ namespace {
 // Copies a kernel in canonical order. Ids of the copy are dense and follow the text.
 class Canonicaliser {
  public:
-  explicit Canonicaliser(const Kernel& in) : in_(in), map_(in.op_capacity(), none), live_(in.op_capacity(), false), visited_(in.op_capacity(), 0) {}
+  explicit Canonicaliser(const Kernel& in)
+      : in_(in), map_(in.op_capacity(), none), live_(in.op_capacity(), false), visited_(in.op_capacity(), 0) {}
 
   Kernel run() {
-    out_.name = in_.name, out_.mode = in_.mode, out_.numerics = in_.numerics, out_.spec = in_.spec, out_.file = in_.file;
+    out_.name = in_.name, out_.mode = in_.mode, out_.numerics = in_.numerics, out_.spec = in_.spec,
+    out_.file = in_.file;
     out_.width_generic = in_.width_generic;
     for (const auto& p : in_.params) map_[p.op] = out_.add_param(p.name, p.kind, p.elem, location(p.op));
     mark(in_.body());
@@ -274,13 +278,25 @@ bool const_index(const Kernel& k, OpId id, i64& value) {
   if (!is_const(k, id)) return false;
   const u64 bits = k.op(id).imm;
   switch (k.type(id).elem) {
-    case DType::i8: value = static_cast<i8>(bits); return true;
-    case DType::i16: value = static_cast<i16>(bits); return true;
-    case DType::i32: value = static_cast<i32>(bits); return true;
-    case DType::u8: case DType::u16: case DType::u32: case DType::i64: case DType::u64: case DType::index:
+    case DType::i8:
+      value = static_cast<i8>(bits);
+      return true;
+    case DType::i16:
+      value = static_cast<i16>(bits);
+      return true;
+    case DType::i32:
+      value = static_cast<i32>(bits);
+      return true;
+    case DType::u8:
+    case DType::u16:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+    case DType::index:
       value = static_cast<i64>(bits);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 

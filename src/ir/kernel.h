@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "iron/error.h"
 #include "ir/op.h"
 #include "ir/type.h"
+#include "iron/error.h"
 
 namespace iron::ir {
 
@@ -34,9 +34,9 @@ static_assert(sizeof(Op) == 40);
 
 /// A straight list of ops that ends in a yield, except the body of the kernel, which ends where it ends.
 struct Region {
-  OpId parent = none;        ///< the owning op; none for the kernel's body
-  std::vector<OpId> args;    ///< Arg ops
-  std::vector<OpId> ops;     ///< in program order, the Yield last
+  OpId parent = none;      ///< the owning op; none for the kernel's body
+  std::vector<OpId> args;  ///< Arg ops
+  std::vector<OpId> ops;   ///< in program order, the Yield last
 };
 
 enum class Mode : u8 { Elementwise, Threadgroup, Grid3D, Tile2D, SimdGroup2D };
@@ -66,9 +66,9 @@ class Kernel {
   std::string name;
   Mode mode = Mode::Elementwise;
   Numerics numerics = Numerics::exact;
-  bool width_generic = false;      ///< may run at another simd width than 32
-  std::string spec;                ///< canonical text of the specialisation; part of the identity
-  std::string file;                ///< source file of the kernel's body
+  bool width_generic = false;  ///< may run at another simd width than 32
+  std::string spec;            ///< canonical text of the specialisation; part of the identity
+  std::string file;            ///< source file of the kernel's body
   std::vector<Param> params;
   std::vector<std::string> texts;  ///< texts of assume, check, print, call
 

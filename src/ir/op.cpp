@@ -47,15 +47,14 @@ std::string_view name(AtomicKind k) {
 std::string_view name(MemoryOrder k) {
   return lookup(std::array<std::string_view, 4>{"relaxed", "acquire", "release", "acq_rel"}, k);
 }
-std::string_view name(CachePolicy k) {
-  return lookup(std::array<std::string_view, 3>{"normal", "stream", "keep"}, k);
-}
+std::string_view name(CachePolicy k) { return lookup(std::array<std::string_view, 3>{"normal", "stream", "keep"}, k); }
 std::string_view name(CompareKind k) {
   return lookup(std::array<std::string_view, 6>{"eq", "ne", "lt", "le", "gt", "ge"}, k);
 }
 std::string_view name(Scope k) {
   return lookup(std::array<std::string_view, 8>{"lane", "simdgroup", "warpgroup", "role", "threadgroup", "cluster",
-                                                "grid", "tile"}, k);
+                                                "grid", "tile"},
+                k);
 }
 
 }  // namespace iron::ir

@@ -17,18 +17,61 @@ inline constexpr int opcode_count = 0
     ;
 
 /// What the immediate holds. The packed forms are the structs below.
-enum class ImmKind : u8 { None, Bits, U32, Param, Until, Roles, Axis, Length, Memory, Atomic, Wait, Signs, Reduce, Scan,
-                          ScopeOf, Text, Tile, Layout };
+enum class ImmKind : u8 {
+  None,
+  Bits,
+  U32,
+  Param,
+  Until,
+  Roles,
+  Axis,
+  Length,
+  Memory,
+  Atomic,
+  Wait,
+  Signs,
+  Reduce,
+  Scan,
+  ScopeOf,
+  Text,
+  Tile,
+  Layout
+};
 
 /// How operand and result types relate; checked by the verifier, used by the builder to infer results.
-enum class TypeRule : u8 { Given, NoResult, Same, SameFloat, SameInt, SameBits, Compare, IsNan, Select, Ldexp, Cast,
-                           Bitcast, Decode, VecMake, VecExtract, VecInsert, IndexResult, BoolResult, Ballot,
-                           ShuffleIndex, Load, LoadOr, Store, AtomicValue, AtomicLoad, AtomicStore };
+enum class TypeRule : u8 {
+  Given,
+  NoResult,
+  Same,
+  SameFloat,
+  SameInt,
+  SameBits,
+  Compare,
+  IsNan,
+  Select,
+  Ldexp,
+  Cast,
+  Bitcast,
+  Decode,
+  VecMake,
+  VecExtract,
+  VecInsert,
+  IndexResult,
+  BoolResult,
+  Ballot,
+  ShuffleIndex,
+  Load,
+  LoadOr,
+  Store,
+  AtomicValue,
+  AtomicLoad,
+  AtomicStore
+};
 
 /// Effect bits. An op without any is pure.
 enum Effect : u32 {
   Terminator = 1u << 0,
-  HasRegions = 1u << 1,      ///< owns regions; its effects are those of its body
+  HasRegions = 1u << 1,  ///< owns regions; its effects are those of its body
   Alloc = 1u << 2,       ///< names memory; removable when unused, never duplicated or merged
   Reads = 1u << 3,
   Writes = 1u << 4,
@@ -50,9 +93,9 @@ enum Effect : u32 {
 enum class Scope : u8 { lane, simdgroup, warpgroup, role, threadgroup, cluster, grid, tile };
 
 struct OpInfo {
-  std::string_view name;     ///< the enumerator
-  std::string_view text;     ///< the word in IR text
-  int operands;              ///< -1: variable
+  std::string_view name;  ///< the enumerator
+  std::string_view text;  ///< the word in IR text
+  int operands;           ///< -1: variable
   ImmKind imm;
   TypeRule rule;
   u32 effects;
@@ -75,22 +118,49 @@ enum class CachePolicy : u8 { normal, stream, keep };
 enum class CompareKind : u8 { eq, ne, lt, le, gt, ge };
 
 // Packed immediates: plain structs of at most 8 bytes, stored by value.
-struct MemoryImm { u8 align_log2 = 0; CachePolicy cache = CachePolicy::normal; };  ///< align of the access in bytes; 0: of the element
-struct AtomicImm { AtomicKind kind = AtomicKind::add; MemoryOrder order = MemoryOrder::relaxed; Scope scope = Scope::grid; };
-struct WaitImm { CompareKind compare = CompareKind::ne; Scope scope = Scope::grid; };
-struct ScanImm { ReduceKind kind = ReduceKind::sum; bool exclusive = false; };
-struct SignsImm { bool a_signed = true; bool b_signed = true; };
-struct TileImm { DType input = DType::f32; Scope scope = Scope::threadgroup; };
-struct LayoutImm { u16 k = 0; bool a_transposed = false; bool b_transposed = false; };
-struct UntilImm { u32 carried_plus_one = 0; };  ///< 0: no early exit; else the number of the carried bool + 1
+struct MemoryImm {
+  u8 align_log2 = 0;
+  CachePolicy cache = CachePolicy::normal;
+};  ///< align of the access in bytes; 0: of the element
+struct AtomicImm {
+  AtomicKind kind = AtomicKind::add;
+  MemoryOrder order = MemoryOrder::relaxed;
+  Scope scope = Scope::grid;
+};
+struct WaitImm {
+  CompareKind compare = CompareKind::ne;
+  Scope scope = Scope::grid;
+};
+struct ScanImm {
+  ReduceKind kind = ReduceKind::sum;
+  bool exclusive = false;
+};
+struct SignsImm {
+  bool a_signed = true;
+  bool b_signed = true;
+};
+struct TileImm {
+  DType input = DType::f32;
+  Scope scope = Scope::threadgroup;
+};
+struct LayoutImm {
+  u16 k = 0;
+  bool a_transposed = false;
+  bool b_transposed = false;
+};
+struct UntilImm {
+  u32 carried_plus_one = 0;
+};  ///< 0: no early exit; else the number of the carried bool + 1
 
-template <class T> u64 pack(const T& imm) {
+template <class T>
+u64 pack(const T& imm) {
   static_assert(sizeof(T) <= 8);
   u64 bits = 0;
   std::memcpy(&bits, &imm, sizeof(T));
   return bits;
 }
-template <class T> T unpack(u64 bits) {
+template <class T>
+T unpack(u64 bits) {
   T imm;
   std::memcpy(static_cast<void*>(&imm), &bits, sizeof(T));
   return imm;

@@ -47,10 +47,14 @@ class Lexer {
   void scan() {
     while (at_ < text_.size()) {
       const char c = text_[at_];
-      if (c == ' ' || c == '\t' || c == '\r') advance();
-      else if (c == '\n') advance();
-      else if (text_.substr(at_, 2) == "//") while (at_ < text_.size() && text_[at_] != '\n') advance();
-      else break;
+      if (c == ' ' || c == '\t' || c == '\r')
+        advance();
+      else if (c == '\n')
+        advance();
+      else if (text_.substr(at_, 2) == "//")
+        while (at_ < text_.size() && text_[at_] != '\n') advance();
+      else
+        break;
     }
     token_ = {Token::end, "", line_, column_};
     start_ = at_;
@@ -65,7 +69,9 @@ class Lexer {
     } else if (std::isdigit(static_cast<unsigned char>(c)) || (c == '-' && at_ + 1 < text_.size())) {
       token_.kind = Token::number;
       take();
-      while (at_ < text_.size() && (word_char(text_[at_]) || ((text_[at_] == '+' || text_[at_] == '-') && (text_[at_ - 1] == 'e')))) take();
+      while (at_ < text_.size() &&
+             (word_char(text_[at_]) || ((text_[at_] == '+' || text_[at_] == '-') && (text_[at_ - 1] == 'e'))))
+        take();
     } else if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') {
       token_.kind = Token::word;
       while (at_ < text_.size() && word_char(text_[at_])) take();
@@ -79,7 +85,8 @@ class Lexer {
           advance();
           token_.text += text_[at_] == 'n' ? '\n' : text_[at_];
           advance();
-        } else take();
+        } else
+          take();
       }
       advance();
     } else {
@@ -89,8 +96,10 @@ class Lexer {
   }
   void take() { token_.text += text_[at_], advance(); }
   void advance() {
-    if (text_[at_] == '\n') ++line_, column_ = 1;
-    else ++column_;
+    if (text_[at_] == '\n')
+      ++line_, column_ = 1;
+    else
+      ++column_;
     ++at_;
   }
 
@@ -112,7 +121,8 @@ class Parser {
     files_.clear();
     expect_word("kernel");
     const Token kernel_name = lex_.next();
-    if (kernel_name.kind != Token::value || kernel_name.text[0] != '@') lex_.fail("IR0002", kernel_name, "expected the kernel's name, as @name");
+    if (kernel_name.kind != Token::value || kernel_name.text[0] != '@')
+      lex_.fail("IR0002", kernel_name, "expected the kernel's name, as @name");
     k_.name = kernel_name.text.substr(1);
     expect("(");
     while (!is(")")) {
@@ -120,7 +130,8 @@ class Parser {
       expect(":");
       const Token kind = lex_.next();
       ParamKind pk{};
-      if (!from_name<ParamKind>(kind.text, 4, pk)) lex_.fail("IR0003", kind, fmt::format("'{}' is no parameter kind", kind.text), "in, out, inout or scalar");
+      if (!from_name<ParamKind>(kind.text, 4, pk))
+        lex_.fail("IR0003", kind, fmt::format("'{}' is no parameter kind", kind.text), "in, out, inout or scalar");
       const DType elem = dtype();
       if (values_.count(p.text)) lex_.fail("IR0004", p, fmt::format("{} is defined twice", p.text));
       values_[p.text] = k_.add_param(p.text.substr(1), pk, elem);
@@ -128,9 +139,12 @@ class Parser {
     }
     expect(")");
     const Token mode = lex_.next();
-    if (!from_name<Mode>(mode.text, 5, k_.mode)) lex_.fail("IR0003", mode, fmt::format("'{}' is no mode", mode.text), "elementwise, threadgroup, grid3d, tile2d or simdgroup2d");
+    if (!from_name<Mode>(mode.text, 5, k_.mode))
+      lex_.fail("IR0003", mode, fmt::format("'{}' is no mode", mode.text),
+                "elementwise, threadgroup, grid3d, tile2d or simdgroup2d");
     const Token numerics = lex_.next();
-    if (!from_name<Numerics>(numerics.text, 3, k_.numerics)) lex_.fail("IR0003", numerics, fmt::format("'{}' is no numerics policy", numerics.text), "exact, fused or fast");
+    if (!from_name<Numerics>(numerics.text, 3, k_.numerics))
+      lex_.fail("IR0003", numerics, fmt::format("'{}' is no numerics policy", numerics.text), "exact, fused or fast");
     if (take_word("width_generic")) k_.width_generic = true;
     if (take_word("spec")) k_.spec = expect_string();
     expect("{");
@@ -175,7 +189,8 @@ class Parser {
     if (!take_word(w)) lex_.fail("IR0002", lex_.peek(), fmt::format("expected '{}' before '{}'", w, lex_.peek().text));
   }
   Token expect_value() {
-    if (lex_.peek().kind != Token::value) lex_.fail("IR0002", lex_.peek(), fmt::format("expected a value before '{}'", lex_.peek().text));
+    if (lex_.peek().kind != Token::value)
+      lex_.fail("IR0002", lex_.peek(), fmt::format("expected a value before '{}'", lex_.peek().text));
     return lex_.next();
   }
   std::string expect_string() {
@@ -194,7 +209,9 @@ class Parser {
   DType dtype() {
     const Token t = lex_.next();
     const DType d = dtype_from_name(t.text);
-    if (d == DType::none) lex_.fail("IR0005", t, fmt::format("'{}' is no element type", t.text), "bool, i8..i64, u8..u64, f16, bf16, f32, f64 or index");
+    if (d == DType::none)
+      lex_.fail("IR0005", t, fmt::format("'{}' is no element type", t.text),
+                "bool, i8..i64, u8..u64, f16, bf16, f32, f64 or index");
     return d;
   }
   Type type() {
@@ -205,10 +222,14 @@ class Parser {
       t.cols = static_cast<u16>(number());
       if (take(",")) {
         const Token s = lex_.next();
-        if (s.text == "b32") t.swizzle = Swizzle::b32;
-        else if (s.text == "b64") t.swizzle = Swizzle::b64;
-        else if (s.text == "b128") t.swizzle = Swizzle::b128;
-        else lex_.fail("IR0005", s, fmt::format("'{}' is no swizzle", s.text), "b32, b64 or b128");
+        if (s.text == "b32")
+          t.swizzle = Swizzle::b32;
+        else if (s.text == "b64")
+          t.swizzle = Swizzle::b64;
+        else if (s.text == "b128")
+          t.swizzle = Swizzle::b128;
+        else
+          lex_.fail("IR0005", s, fmt::format("'{}' is no swizzle", s.text), "b32, b64 or b128");
       }
       expect("]");
       return t;
@@ -264,13 +285,27 @@ class Parser {
     char* stop = nullptr;
     u64 bits = 0;
     switch (ty.elem) {
-      case DType::f64: bits = std::bit_cast<u64>(std::strtod(text.c_str(), &stop)); break;
-      case DType::f32: bits = std::bit_cast<u32>(std::strtof(text.c_str(), &stop)); break;
-      case DType::f16: bits = f64_to_f16_bits(std::strtod(text.c_str(), &stop)); break;
-      case DType::bf16: bits = f64_to_bf16_bits(std::strtod(text.c_str(), &stop)); break;
-      case DType::u64: bits = std::strtoull(text.c_str(), &stop, 10); break;
-      case DType::boolean: case DType::none: break;
-      default: bits = static_cast<u64>(std::strtoll(text.c_str(), &stop, 10)); break;
+      case DType::f64:
+        bits = std::bit_cast<u64>(std::strtod(text.c_str(), &stop));
+        break;
+      case DType::f32:
+        bits = std::bit_cast<u32>(std::strtof(text.c_str(), &stop));
+        break;
+      case DType::f16:
+        bits = f64_to_f16_bits(std::strtod(text.c_str(), &stop));
+        break;
+      case DType::bf16:
+        bits = f64_to_bf16_bits(std::strtod(text.c_str(), &stop));
+        break;
+      case DType::u64:
+        bits = std::strtoull(text.c_str(), &stop, 10);
+        break;
+      case DType::boolean:
+      case DType::none:
+        break;
+      default:
+        bits = static_cast<u64>(std::strtoll(text.c_str(), &stop, 10));
+        break;
     }
     if (!stop || *stop) lex_.fail("IR0007", t, fmt::format("'{}' is no constant of type {}", text, to_string(ty)));
     if (const u32 n = dtype_bits(ty.elem); n < 64) bits &= (1ull << n) - 1;
@@ -305,24 +340,31 @@ class Parser {
       expect(">");
     }
     const auto need = [&](std::size_t n) {
-      if (words.size() != n) lex_.fail("IR0008", op, fmt::format("{} takes {} words in <>, not {}", op.text, n, words.size()));
+      if (words.size() != n)
+        lex_.fail("IR0008", op, fmt::format("{} takes {} words in <>, not {}", op.text, n, words.size()));
     };
     const auto pick = [&]<class E>(const Token& t, int count, E) {
       E e{};
-      if (!from_name<E>(t.text, count, e)) lex_.fail("IR0008", t, fmt::format("'{}' means nothing to {}", t.text, op.text));
+      if (!from_name<E>(t.text, count, e))
+        lex_.fail("IR0008", t, fmt::format("'{}' means nothing to {}", t.text, op.text));
       return e;
     };
     const auto whole = [&](const Token& t) {
       u64 v = 0;
       const auto r = std::from_chars(t.text.data(), t.text.data() + t.text.size(), v);
-      if (r.ec != std::errc{} || r.ptr != t.text.data() + t.text.size()) lex_.fail("IR0008", t, fmt::format("'{}' is no whole number", t.text));
+      if (r.ec != std::errc{} || r.ptr != t.text.data() + t.text.size())
+        lex_.fail("IR0008", t, fmt::format("'{}' is no whole number", t.text));
       return v;
     };
     switch (i.imm) {
-      case ImmKind::U32: case ImmKind::Length: need(1); return whole(words[0]);
+      case ImmKind::U32:
+      case ImmKind::Length:
+        need(1);
+        return whole(words[0]);
       case ImmKind::Axis:
         need(1);
-        if (words[0].text.size() != 1 || words[0].text[0] < 'x' || words[0].text[0] > 'z') lex_.fail("IR0008", words[0], "an axis is x, y or z");
+        if (words[0].text.size() != 1 || words[0].text[0] < 'x' || words[0].text[0] > 'z')
+          lex_.fail("IR0008", words[0], "an axis is x, y or z");
         return static_cast<u64>(words[0].text[0] - 'x');
       case ImmKind::Memory: {
         MemoryImm m;
@@ -331,18 +373,30 @@ class Parser {
             const u64 bytes = whole(words[++n]);
             if (bytes == 0 || (bytes & (bytes - 1))) lex_.fail("IR0008", words[n], "an alignment is a power of two");
             m.align_log2 = static_cast<u8>(std::countr_zero(bytes));
-          } else m.cache = pick(words[n], 3, CachePolicy{});
+          } else
+            m.cache = pick(words[n], 3, CachePolicy{});
         }
         return pack(m);
       }
-      case ImmKind::Atomic: need(3); return pack(AtomicImm{pick(words[0], 8, AtomicKind{}), pick(words[1], 4, MemoryOrder{}), pick(words[2], 8, Scope{})});
-      case ImmKind::Wait: need(2); return pack(WaitImm{pick(words[0], 6, CompareKind{}), pick(words[1], 8, Scope{})});
-      case ImmKind::Signs: need(2); return pack(SignsImm{words[0].text == "signed", words[1].text == "signed"});
-      case ImmKind::Reduce: need(1); return pack(pick(words[0], 7, ReduceKind{}));
+      case ImmKind::Atomic:
+        need(3);
+        return pack(
+            AtomicImm{pick(words[0], 8, AtomicKind{}), pick(words[1], 4, MemoryOrder{}), pick(words[2], 8, Scope{})});
+      case ImmKind::Wait:
+        need(2);
+        return pack(WaitImm{pick(words[0], 6, CompareKind{}), pick(words[1], 8, Scope{})});
+      case ImmKind::Signs:
+        need(2);
+        return pack(SignsImm{words[0].text == "signed", words[1].text == "signed"});
+      case ImmKind::Reduce:
+        need(1);
+        return pack(pick(words[0], 7, ReduceKind{}));
       case ImmKind::Scan:
         if (words.empty() || words.size() > 2) need(1);
         return pack(ScanImm{pick(words[0], 7, ReduceKind{}), words.size() == 2});
-      case ImmKind::ScopeOf: need(1); return pack(pick(words[0], 8, Scope{}));
+      case ImmKind::ScopeOf:
+        need(1);
+        return pack(pick(words[0], 8, Scope{}));
       case ImmKind::Tile: {
         need(2);
         const DType d = dtype_from_name(words[0].text);
@@ -353,13 +407,18 @@ class Parser {
         if (words.empty()) need(1);
         LayoutImm l{static_cast<u16>(whole(words[0])), false, false};
         for (std::size_t n = 1; n < words.size(); ++n) {
-          if (words[n].text == "at") l.a_transposed = true;
-          else if (words[n].text == "bt") l.b_transposed = true;
-          else lex_.fail("IR0008", words[n], "a layout is at or bt");
+          if (words[n].text == "at")
+            l.a_transposed = true;
+          else if (words[n].text == "bt")
+            l.b_transposed = true;
+          else
+            lex_.fail("IR0008", words[n], "a layout is at or bt");
         }
         return pack(l);
       }
-      default: need(0); return 0;
+      default:
+        need(0);
+        return 0;
     }
   }
 
@@ -372,18 +431,22 @@ class Parser {
     }
     // A region without values may leave its yield out.
     const OpId last = k_.terminator(r);
-    if (r != k_.body() && (last == none || k_.op(last).code != Opcode::Yield)) k_.append(r, k_.create(Opcode::Yield, none_type, {}));
+    if (r != k_.body() && (last == none || k_.op(last).code != Opcode::Yield))
+      k_.append(r, k_.create(Opcode::Yield, none_type, {}));
     region_ = outer;
   }
 
   std::vector<Type> result_types() {
     std::vector<Type> types;
-    if (take(":")) do types.push_back(type()); while (take(","));
+    if (take(":")) do
+        types.push_back(type());
+      while (take(","));
     return types;
   }
 
   void add_results(OpId id, const std::vector<Token>& names, const std::vector<Type>& types, const Token& at) {
-    if (names.size() != types.size()) lex_.fail("IR0009", at, fmt::format("{} names for {} results", names.size(), types.size()));
+    if (names.size() != types.size())
+      lex_.fail("IR0009", at, fmt::format("{} names for {} results", names.size(), types.size()));
     const OpId self[] = {id};
     for (std::size_t i = 0; i < names.size(); ++i) {
       const OpId result = k_.create(Opcode::Result, types[i], self, i, k_.op(id).loc);
@@ -401,7 +464,8 @@ class Parser {
     if (!names.empty()) expect("=");
     const Token word = lex_.next();
     Opcode code{};
-    if (word.kind != Token::word || !opcode_from_text(word.text, code)) lex_.fail("IR0010", word, fmt::format("'{}' is no op", word.text));
+    if (word.kind != Token::word || !opcode_from_text(word.text, code))
+      lex_.fail("IR0010", word, fmt::format("'{}' is no op", word.text));
     if (code == Opcode::For) return loop(names, word);
     const auto& i = info(code);
     const u64 imm = immediate(word, i);
@@ -426,8 +490,10 @@ class Parser {
     const Type stated = types.empty() ? none_type : types[0];
     const auto [made, problem] = infer(k_, code, operands, imm, stated);
     if (!problem.empty()) lex_.fail("IR0101", word, problem);
-    if ((made.kind != TypeKind::none) != (names.size() == 1)) lex_.fail("IR0009", word, fmt::format("{} has {} result", word.text, made.kind != TypeKind::none ? "one" : "no"));
-    if (!types.empty() && made != types[0]) lex_.fail("IR0101", word, fmt::format("{} gives {}, not {}", word.text, to_string(made), to_string(types[0])));
+    if ((made.kind != TypeKind::none) != (names.size() == 1))
+      lex_.fail("IR0009", word, fmt::format("{} has {} result", word.text, made.kind != TypeKind::none ? "one" : "no"));
+    if (!types.empty() && made != types[0])
+      lex_.fail("IR0101", word, fmt::format("{} gives {}, not {}", word.text, to_string(made), to_string(types[0])));
     const OpId id = k_.create(code, made, operands, imm, loc);
     k_.append(region_, id);
     if (!names.empty()) define(names[0], id);
@@ -464,15 +530,19 @@ class Parser {
     k_.append(region_, id);
     const RegionId body = k_.region_of(id, 0);
     define(iv, k_.add_arg(body, k_.type(operands[0]), loc));
-    for (std::size_t n = 0; n < carried.size(); ++n) define(carried[n], k_.add_arg(body, k_.type(operands[n + 3]), loc));
+    for (std::size_t n = 0; n < carried.size(); ++n)
+      define(carried[n], k_.add_arg(body, k_.type(operands[n + 3]), loc));
     region(body);
     expect("}");
     add_results(id, names, types, word);
   }
 
-  void branch(Opcode code, const std::vector<Token>& names, const Token& word, const std::vector<OpId>& operands, u64 imm) {
+  void branch(Opcode code, const std::vector<Token>& names, const Token& word, const std::vector<OpId>& operands,
+              u64 imm) {
     const auto types = result_types();
-    const u32 regions = code == Opcode::If ? 2 : static_cast<u32>(std::max<std::ptrdiff_t>(1, 1 + std::count(k_.texts[imm].begin(), k_.texts[imm].end(), ';')));
+    const u32 regions = code == Opcode::If ? 2
+                                           : static_cast<u32>(std::max<std::ptrdiff_t>(
+                                                 1, 1 + std::count(k_.texts[imm].begin(), k_.texts[imm].end(), ';')));
     expect("{");
     const LocId loc = location();
     const OpId id = k_.create(code, none_type, operands, imm, loc, regions);
@@ -501,7 +571,8 @@ class Parser {
 
 Kernel parse(std::string_view text, std::string_view file) {
   auto all = parse_all(text, file);
-  if (all.size() != 1) throw Error("IR0011", fmt::format("{} holds {} kernels where one is expected", file, all.size()));
+  if (all.size() != 1)
+    throw Error("IR0011", fmt::format("{} holds {} kernels where one is expected", file, all.size()));
   return std::move(all[0]);
 }
 

@@ -15,13 +15,16 @@ std::string to_string(Type t) {
     return fmt::format("[{} x {}{}]", t.rows, t.cols, swizzles[static_cast<int>(t.swizzle)]);
   };
   switch (t.kind) {
-    case TypeKind::none: return "none";
-    case TypeKind::value: return t.lanes == 1 ? std::string(dtype_name(t.elem)) : fmt::format("{}x{}", dtype_name(t.elem), t.lanes);
+    case TypeKind::none:
+      return "none";
+    case TypeKind::value:
+      return t.lanes == 1 ? std::string(dtype_name(t.elem)) : fmt::format("{}x{}", dtype_name(t.elem), t.lanes);
     case TypeKind::memory: {
       static constexpr std::string_view spaces[] = {"none", "global", "shared", "thread"};
       return fmt::format("{} {}{}", spaces[static_cast<int>(t.space)], dtype_name(t.elem), shape());
     }
-    case TypeKind::tile: return fmt::format("tile {}{}", dtype_name(t.elem), shape());
+    case TypeKind::tile:
+      return fmt::format("tile {}{}", dtype_name(t.elem), shape());
   }
   return "none";
 }
@@ -36,13 +39,25 @@ std::string literal(DType elem, u64 bits) {
     return s;
   };
   switch (elem) {
-    case DType::boolean: return bits & 1 ? "true" : "false";
-    case DType::i8: return fmt::format("{}", static_cast<i8>(bits));
-    case DType::i16: return fmt::format("{}", static_cast<i16>(bits));
-    case DType::i32: return fmt::format("{}", static_cast<i32>(bits));
-    case DType::i64: case DType::index: return fmt::format("{}", static_cast<i64>(bits));
-    case DType::u8: case DType::u16: case DType::u32: case DType::u64: return fmt::format("{}", bits);
-    case DType::f16: case DType::bf16: case DType::f32: {
+    case DType::boolean:
+      return bits & 1 ? "true" : "false";
+    case DType::i8:
+      return fmt::format("{}", static_cast<i8>(bits));
+    case DType::i16:
+      return fmt::format("{}", static_cast<i16>(bits));
+    case DType::i32:
+      return fmt::format("{}", static_cast<i32>(bits));
+    case DType::i64:
+    case DType::index:
+      return fmt::format("{}", static_cast<i64>(bits));
+    case DType::u8:
+    case DType::u16:
+    case DType::u32:
+    case DType::u64:
+      return fmt::format("{}", bits);
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32: {
       const f32 v = elem == DType::f16    ? f16_bits_to_f32(static_cast<u16>(bits))
                     : elem == DType::bf16 ? std::bit_cast<f32>(static_cast<u32>(bits) << 16)
                                           : std::bit_cast<f32>(static_cast<u32>(bits));
@@ -52,7 +67,8 @@ std::string literal(DType elem, u64 bits) {
       const f64 v = std::bit_cast<f64>(bits);
       return std::isnan(v) ? fmt::format("nan({:#x})", bits) : number(v);
     }
-    case DType::none: break;
+    case DType::none:
+      break;
   }
   return "?";
 }
@@ -60,9 +76,12 @@ std::string literal(DType elem, u64 bits) {
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (c == '\n') out += "\\n";
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
   }
   return out + '"';
 }
@@ -117,8 +136,11 @@ class Printer {
   std::string imm(OpId id) {
     const auto& op = k_.op(id);
     switch (k_.info_of(id).imm) {
-      case ImmKind::U32: case ImmKind::Length: return fmt::format("<{}>", op.imm);
-      case ImmKind::Axis: return fmt::format("<{}>", "xyz"[op.imm]);
+      case ImmKind::U32:
+      case ImmKind::Length:
+        return fmt::format("<{}>", op.imm);
+      case ImmKind::Axis:
+        return fmt::format("<{}>", "xyz"[op.imm]);
       case ImmKind::Memory: {
         const auto m = unpack<MemoryImm>(op.imm);
         std::string s;
@@ -138,13 +160,17 @@ class Printer {
         const auto s = unpack<SignsImm>(op.imm);
         return fmt::format("<{}, {}>", s.a_signed ? "signed" : "unsigned", s.b_signed ? "signed" : "unsigned");
       }
-      case ImmKind::Reduce: return fmt::format("<{}>", name(unpack<ReduceKind>(op.imm)));
+      case ImmKind::Reduce:
+        return fmt::format("<{}>", name(unpack<ReduceKind>(op.imm)));
       case ImmKind::Scan: {
         const auto s = unpack<ScanImm>(op.imm);
         return fmt::format("<{}{}>", name(s.kind), s.exclusive ? ", exclusive" : "");
       }
-      case ImmKind::ScopeOf: return fmt::format("<{}>", name(unpack<Scope>(op.imm)));
-      case ImmKind::Text: case ImmKind::Roles: return " " + quoted(k_.texts[op.imm]);
+      case ImmKind::ScopeOf:
+        return fmt::format("<{}>", name(unpack<Scope>(op.imm)));
+      case ImmKind::Text:
+      case ImmKind::Roles:
+        return " " + quoted(k_.texts[op.imm]);
       case ImmKind::Tile: {
         const auto t = unpack<TileImm>(op.imm);
         return fmt::format("<{}, {}>", dtype_name(t.input), name(t.scope));
@@ -153,7 +179,11 @@ class Printer {
         const auto l = unpack<LayoutImm>(op.imm);
         return fmt::format("<{}{}{}>", l.k, l.a_transposed ? ", at" : "", l.b_transposed ? ", bt" : "");
       }
-      case ImmKind::None: case ImmKind::Bits: case ImmKind::Param: case ImmKind::Until: break;
+      case ImmKind::None:
+      case ImmKind::Bits:
+      case ImmKind::Param:
+      case ImmKind::Until:
+        break;
     }
     return {};
   }
@@ -191,7 +221,8 @@ class Printer {
           out_ += fmt::format("{}{} = {}", n > 1 ? ", " : "", define(args[n]), value(o[n + 2]));
         out_ += ")";
       }
-      if (const auto u = unpack<UntilImm>(op.imm); u.carried_plus_one) out_ += fmt::format(" until({})", u.carried_plus_one - 1);
+      if (const auto u = unpack<UntilImm>(op.imm); u.carried_plus_one)
+        out_ += fmt::format(" until({})", u.carried_plus_one - 1);
       result_types(results);
       return;
     }

@@ -17,7 +17,8 @@ class Promoter {
   explicit Promoter(const Kernel& in) : in_(in), build_(out_), map_(in.op_capacity(), none) {}
 
   Kernel run() {
-    out_.name = in_.name, out_.mode = in_.mode, out_.numerics = in_.numerics, out_.spec = in_.spec, out_.file = in_.file;
+    out_.name = in_.name, out_.mode = in_.mode, out_.numerics = in_.numerics, out_.spec = in_.spec,
+    out_.file = in_.file;
     out_.width_generic = in_.width_generic;
     out_.texts = in_.texts;
     for (const auto& p : in_.params) map_[p.op] = out_.add_param(p.name, p.kind, p.elem, location(p.op));
@@ -57,13 +58,28 @@ class Promoter {
     for (const OpId id : in_.region(r).ops) {
       build_.set_location(location(id));
       switch (in_.op(id).code) {
-        case Opcode::Param: case Opcode::Yield: case Opcode::Result: break;
-        case Opcode::SlotNew: env[id] = none; break;
-        case Opcode::SlotStore: env[in_.operand(id, 0)] = map_[in_.operand(id, 1)]; break;
-        case Opcode::SlotLoad: map_[id] = read(id, env); break;
-        case Opcode::For: loop(id, env); break;
-        case Opcode::If: branch(id, env); break;
-        default: other(id, env); break;
+        case Opcode::Param:
+        case Opcode::Yield:
+        case Opcode::Result:
+          break;
+        case Opcode::SlotNew:
+          env[id] = none;
+          break;
+        case Opcode::SlotStore:
+          env[in_.operand(id, 0)] = map_[in_.operand(id, 1)];
+          break;
+        case Opcode::SlotLoad:
+          map_[id] = read(id, env);
+          break;
+        case Opcode::For:
+          loop(id, env);
+          break;
+        case Opcode::If:
+          branch(id, env);
+          break;
+        default:
+          other(id, env);
+          break;
       }
     }
   }
@@ -152,8 +168,10 @@ class Promoter {
     std::vector<OpId> slots;
     for (const OpId s : stored) {
       if (!env.count(s)) continue;
-      if (arms[0].at(s) != none && arms[1].at(s) != none) slots.push_back(s);
-      else env[s] = none;
+      if (arms[0].at(s) != none && arms[1].at(s) != none)
+        slots.push_back(s);
+      else
+        env[s] = none;
     }
     for (u32 i = 0; i < 2; ++i) {
       std::vector<OpId> values;

@@ -34,10 +34,20 @@ std::string effects(const OpInfo& i) {
     u32 bit;
     std::string_view text;
   };
-  static constexpr Word words[] = {{Terminator, "ends a region"}, {HasRegions, "owns regions"}, {Alloc, "names memory"},  {Reads, "reads"},
-                                   {Writes, "writes"},            {ReadsSlot, "reads"},        {WritesSlot, "writes"},   {AtomicOp, "atomic"},
-                                   {Convergent, "convergent"},    {Sync, "orders accesses"},   {Waits, "waits"},         {Fact, "states a fact"},
-                                   {Report, "reports"},           {Fast, "device-dependent"}};
+  static constexpr Word words[] = {{Terminator, "ends a region"},
+                                   {HasRegions, "owns regions"},
+                                   {Alloc, "names memory"},
+                                   {Reads, "reads"},
+                                   {Writes, "writes"},
+                                   {ReadsSlot, "reads"},
+                                   {WritesSlot, "writes"},
+                                   {AtomicOp, "atomic"},
+                                   {Convergent, "convergent"},
+                                   {Sync, "orders accesses"},
+                                   {Waits, "waits"},
+                                   {Fact, "states a fact"},
+                                   {Report, "reports"},
+                                   {Fast, "device-dependent"}};
   std::string out;
   for (const auto& w : words)
     if (i.has(w.bit)) out += (out.empty() ? "" : ", ") + std::string(w.text);
@@ -52,12 +62,15 @@ std::string reference_page() {
   for (int n = 0; n < opcode_count; ++n) {
     const auto code = static_cast<Opcode>(n);
     if (next < sections.size() && sections[next].first == code) {
-      out += fmt::format("\n### {}\n\n| op | operands | effects | over | needs | meaning |\n|---|---|---|---|---|---|\n", sections[next].title);
+      out +=
+          fmt::format("\n### {}\n\n| op | operands | effects | over | needs | meaning |\n|---|---|---|---|---|---|\n",
+                      sections[next].title);
       ++next;
     }
     const auto& i = info(code);
-    out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", i.text, i.operands < 0 ? "any" : std::to_string(i.operands), effects(i), name(i.scope),
-                       i.atom.empty() ? "" : fmt::format("`{}`", i.atom), i.meaning);
+    out +=
+        fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", i.text, i.operands < 0 ? "any" : std::to_string(i.operands),
+                    effects(i), name(i.scope), i.atom.empty() ? "" : fmt::format("`{}`", i.atom), i.meaning);
   }
   return out;
 }

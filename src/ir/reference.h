@@ -5,7 +5,8 @@
 
 namespace iron::ir {
 
-/// The second half of docs/language.md in Markdown: every op with operands, immediate, effects, scope, capability, meaning.
+/// The second half of docs/language.md in Markdown: every op with operands, immediate, effects, scope, capability,
+/// meaning.
 std::string reference_page();
 
 }  // namespace iron::ir

@@ -40,7 +40,11 @@ struct Type {
   bool is_scalar() const { return is_value() && lanes == 1; }
   bool is_index() const { return is_value() && elem == DType::index; }
   bool is_bool() const { return is_value() && elem == DType::boolean; }
-  Type with_elem(DType e) const { Type t = *this; t.elem = e; return t; }
+  Type with_elem(DType e) const {
+    Type t = *this;
+    t.elem = e;
+    return t;
+  }
   u32 bytes() const { return dtype_size(elem) * lanes; }
 
  private:

@@ -15,7 +15,8 @@ class Verifier {
 
   std::vector<Diagnostic> run() {
     for (const auto& p : k_.params)
-      if (p.op == none || !k_.alive(p.op) || k_.op(p.op).code != Opcode::Param) say("IR0201", none, fmt::format("parameter {} has lost its op", p.name));
+      if (p.op == none || !k_.alive(p.op) || k_.op(p.op).code != Opcode::Param)
+        say("IR0201", none, fmt::format("parameter {} has lost its op", p.name));
     region(k_.body(), 0);
     return std::move(found_);
   }
@@ -50,8 +51,10 @@ class Verifier {
     }
     const OpId parent = k_.region(r).parent;
     if (parent != none) {
-      if (ops.empty() || k_.op(ops.back()).code != Opcode::Yield) say("IR0205", parent, "a region does not end in a yield");
-      else yields(parent, r, ops.back());
+      if (ops.empty() || k_.op(ops.back()).code != Opcode::Yield)
+        say("IR0205", parent, "a region does not end in a yield");
+      else
+        yields(parent, r, ops.back());
       if (k_.op(parent).code == Opcode::For && !body_has_work && k_.op(parent).operand_count == 3)
         say("D06", parent, "a loop with an empty body", "remove the loop, or store what it computes");
     }
@@ -61,15 +64,20 @@ class Verifier {
     const auto results = k_.results(parent);
     const auto given = k_.operands(yield);
     if (given.size() != results.size())
-      return say("IR0206", yield, fmt::format("a region yields {} values to an op with {} results", given.size(), results.size()));
+      return say("IR0206", yield,
+                 fmt::format("a region yields {} values to an op with {} results", given.size(), results.size()));
     for (std::size_t i = 0; i < given.size(); ++i)
       if (k_.type(given[i]) != k_.type(results[i]))
-        say("IR0206", yield, fmt::format("yielded value {} is {}, the result is {}", i, to_string(k_.type(given[i])), to_string(k_.type(results[i]))));
+        say("IR0206", yield,
+            fmt::format("yielded value {} is {}, the result is {}", i, to_string(k_.type(given[i])),
+                        to_string(k_.type(results[i]))));
     if (k_.op(parent).code == Opcode::For) {
       const auto& args = k_.region(r).args;
-      if (args.size() != results.size() + 1) return say("IR0207", parent, "a loop carries as many values as it has results");
+      if (args.size() != results.size() + 1)
+        return say("IR0207", parent, "a loop carries as many values as it has results");
       for (std::size_t i = 0; i < results.size(); ++i)
-        if (k_.type(args[i + 1]) != k_.type(results[i]) || k_.type(k_.operand(parent, static_cast<u32>(i) + 3)) != k_.type(results[i]))
+        if (k_.type(args[i + 1]) != k_.type(results[i]) ||
+            k_.type(k_.operand(parent, static_cast<u32>(i) + 3)) != k_.type(results[i]))
           say("IR0207", parent, fmt::format("carried value {} changes its type", i));
     }
   }
@@ -79,26 +87,32 @@ class Verifier {
     for (const OpId v : k_.operands(id)) {
       if (v >= k_.op_capacity() || !k_.alive(v)) return say("IR0208", id, "an operand is no longer in the kernel");
       if (!seen_[v] && v != id) return say("IR0209", id, "a value is used before it is defined");
-      if (!k_.encloses(k_.op(v).region, r)) return say("IR0210", id, "a value is used outside the region that defines it");
+      if (!k_.encloses(k_.op(v).region, r))
+        return say("IR0210", id, "a value is used outside the region that defines it");
     }
     switch (op.code) {
       case Opcode::Yield:
-        if (at + 1 != ops.size() || k_.region(r).parent == none) say("IR0211", id, "a yield stands only at the end of an owned region");
+        if (at + 1 != ops.size() || k_.region(r).parent == none)
+          say("IR0211", id, "a yield stands only at the end of an owned region");
         return;
       case Opcode::Result:
         if (k_.op(k_.operand(id, 0)).region_count == 0) say("IR0212", id, "a result of an op without regions");
         return;
       case Opcode::For: {
-        if (op.operand_count < 3 || op.region_count != 1) return say("IR0213", id, "a loop needs start, end, step and one region");
+        if (op.operand_count < 3 || op.region_count != 1)
+          return say("IR0213", id, "a loop needs start, end, step and one region");
         const Type t = k_.type(k_.operand(id, 0));
-        if (!t.is_scalar() || !(is_int(t.elem) || t.elem == DType::index) || k_.type(k_.operand(id, 1)) != t || k_.type(k_.operand(id, 2)) != t)
+        if (!t.is_scalar() || !(is_int(t.elem) || t.elem == DType::index) || k_.type(k_.operand(id, 1)) != t ||
+            k_.type(k_.operand(id, 2)) != t)
           say("IR0213", id, "start, end and step are integers of one type");
         i64 step = 0;
         if (const_index(k_, k_.operand(id, 2), step) && step < 1)
-          say("D02", id, fmt::format("a loop steps by {}", step), "steps are at least 1; count upwards and compute the falling value");
+          say("D02", id, fmt::format("a loop steps by {}", step),
+              "steps are at least 1; count upwards and compute the falling value");
         if (const auto u = unpack<UntilImm>(op.imm); u.carried_plus_one) {
           const u32 n = u.carried_plus_one + 2;
-          if (n >= op.operand_count || k_.type(k_.operand(id, n)) != bool_type) say("IR0213", id, "until names a carried bool");
+          if (n >= op.operand_count || k_.type(k_.operand(id, n)) != bool_type)
+            say("IR0213", id, "until names a carried bool");
         }
         return;
       }
@@ -106,20 +120,28 @@ class Verifier {
         if (op.operand_count != 1 || k_.type(k_.operand(id, 0)) != bool_type || op.region_count != 2)
           say("IR0214", id, "a branch needs one scalar bool and two regions");
         return;
-      case Opcode::SharedNew: case Opcode::ArrayNew:
-        if (!op.type.is_memory() || op.imm == 0) say("IR0215", id, "an array needs a memory type and at least one element");
+      case Opcode::SharedNew:
+      case Opcode::ArrayNew:
+        if (!op.type.is_memory() || op.imm == 0)
+          say("IR0215", id, "an array needs a memory type and at least one element");
         return;
-      case Opcode::Shl: case Opcode::Shr: {
+      case Opcode::Shl:
+      case Opcode::Shr: {
         i64 amount = 0;
-        if (const_index(k_, k_.operand(id, 1), amount) && (amount < 0 || amount >= static_cast<i64>(dtype_bits(op.type.elem))))
-          say("D23", id, fmt::format("a shift by {} of a {}-bit value", amount, dtype_bits(op.type.elem)), "shift by 0 to the width minus 1");
+        if (const_index(k_, k_.operand(id, 1), amount) &&
+            (amount < 0 || amount >= static_cast<i64>(dtype_bits(op.type.elem))))
+          say("D23", id, fmt::format("a shift by {} of a {}-bit value", amount, dtype_bits(op.type.elem)),
+              "shift by 0 to the width minus 1");
         break;
       }
-      default: break;
+      default:
+        break;
     }
     const auto [type, problem] = infer(k_, op.code, k_.operands(id), op.imm, op.type);
-    if (!problem.empty()) say("IR0101", id, problem);
-    else if (type != op.type) say("IR0101", id, fmt::format("the result is {}, the table gives {}", to_string(op.type), to_string(type)));
+    if (!problem.empty())
+      say("IR0101", id, problem);
+    else if (type != op.type)
+      say("IR0101", id, fmt::format("the result is {}, the table gives {}", to_string(op.type), to_string(type)));
     if (k_.info_of(id).has(Writes) && op.code != Opcode::Call) writes_output(id);
   }
 
@@ -129,7 +151,8 @@ class Verifier {
     const OpId root = memory_root(k_, mem);
     if (k_.op(root).code != Opcode::Param) return;
     const auto& p = k_.params[k_.op(root).imm];
-    if (p.kind == ParamKind::in) say("D24", id, fmt::format("a store into {}, which is an input", p.name), "declare it Out<T> or InOut<T>");
+    if (p.kind == ParamKind::in)
+      say("D24", id, fmt::format("a store into {}, which is an input", p.name), "declare it Out<T> or InOut<T>");
   }
   bool op_is_tile_store(OpId id) const { return k_.op(id).code == Opcode::TileStore; }
 
@@ -142,6 +165,8 @@ class Verifier {
 };
 }  // namespace
 
-std::vector<Diagnostic> verify_structure(const Kernel& k, std::string_view after_pass) { return Verifier(k, after_pass).run(); }
+std::vector<Diagnostic> verify_structure(const Kernel& k, std::string_view after_pass) {
+  return Verifier(k, after_pass).run();
+}
 
 }  // namespace iron::ir

@@ -36,7 +36,8 @@ std::shared_ptr<const Compiled> run(const std::shared_ptr<const ir::Kernel>& rec
 
 }  // namespace
 
-std::shared_ptr<const Compiled> compile_for(std::string_view backend, const std::shared_ptr<const ir::Kernel>& recorded) {
+std::shared_ptr<const Compiled> compile_for(std::string_view backend,
+                                            const std::shared_ptr<const ir::Kernel>& recorded) {
   // The interpreter and the CPU have no approximate instructions.
   const bool keep_fast = backend != "interpreter" && backend != "cpu";
   static std::mutex mutex;

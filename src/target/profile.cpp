@@ -20,8 +20,8 @@ AtomSet with(AtomSet base, std::initializer_list<Atom> more) {
 const std::vector<Profile>& table() {
   static const std::vector<Profile> all = [] {
     constexpr u64 kib = 1024;
-    const AtomSet sm_80 = {f64, int64, int8_memory, int16_memory, exact_fma, exact_div, denormals, atomic_16,
-                           atomic_64, forward_progress, mma_bf16, cp_async};
+    const AtomSet sm_80 = {f64,       int64,     int8_memory, int16_memory,     exact_fma, exact_div,
+                           denormals, atomic_16, atomic_64,   forward_progress, mma_bf16,  cp_async};
     const AtomSet sm_89 = with(sm_80, {mma_fp8});
     const AtomSet sm_90 = with(sm_89, {cluster, mbarrier, tma, dependent_launch});
     return std::vector<Profile>{
@@ -55,7 +55,8 @@ const Profile& cuda_profile(int major, int minor) {
   if (cc >= 90) return profile("sm_90a");
   if (cc >= 89) return profile("sm_89");
   if (cc >= 80) return profile("sm_80");
-  throw Error("TARGET01", fmt::format("compute capability {}.{} is too old", major, minor), "a device of 8.0 or newer is needed");
+  throw Error("TARGET01", fmt::format("compute capability {}.{} is too old", major, minor),
+              "a device of 8.0 or newer is needed");
 }
 
 }  // namespace iron::target

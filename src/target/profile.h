@@ -8,11 +8,11 @@
 namespace iron::target {
 
 struct Profile {
-  std::string name;                   ///< "sm_90a", "generic"
+  std::string name;  ///< "sm_90a", "generic"
   AtomSet atoms;
   u32 max_threads_per_group = 1024;
-  u64 shared_bytes = 0;               ///< per threadgroup, opt-in included
-  u64 static_shared_bytes = 0;        ///< per threadgroup without the opt-in
+  u64 shared_bytes = 0;         ///< per threadgroup, opt-in included
+  u64 static_shared_bytes = 0;  ///< per threadgroup without the opt-in
 };
 
 /// Every profile: sm_80, sm_89, sm_90a, sm_100a, sm_120a, and generic, which has only what every device has.

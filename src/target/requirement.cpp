@@ -45,8 +45,13 @@ class Finder {
     if (Atom atom{}; !info.atom.empty() && atom_from_name(info.atom, atom)) need(atom, id);
     if (info.has(ir::Fast) && op.type.elem == DType::f64) need(Atom::fast_f64, id);
     switch (op.code) {
-      case Opcode::SharedNew: out_.shared_bytes += op.imm * dtype_size(op.type.elem); break;
-      case Opcode::AtomicRmw: case Opcode::AtomicCas: case Opcode::AtomicLoad: case Opcode::AtomicStore: {
+      case Opcode::SharedNew:
+        out_.shared_bytes += op.imm * dtype_size(op.type.elem);
+        break;
+      case Opcode::AtomicRmw:
+      case Opcode::AtomicCas:
+      case Opcode::AtomicLoad:
+      case Opcode::AtomicStore: {
         const auto imm = ir::unpack<ir::AtomicImm>(op.imm);
         const u32 size = dtype_size(k_.type(k_.operand(id, 0)).elem);
         if (op.code == Opcode::AtomicRmw || op.code == Opcode::AtomicCas) {
@@ -58,12 +63,15 @@ class Finder {
         scope(imm.scope, id);
         break;
       }
-      case Opcode::WaitUntil: scope(ir::unpack<ir::WaitImm>(op.imm).scope, id); break;
+      case Opcode::WaitUntil:
+        scope(ir::unpack<ir::WaitImm>(op.imm).scope, id);
+        break;
       case Opcode::Fence:
         need(Atom::atomic_order, id);
         scope(ir::unpack<ir::AtomicImm>(op.imm).scope, id);
         break;
-      default: break;
+      default:
+        break;
     }
   }
 
@@ -97,7 +105,8 @@ std::vector<Diagnostic> fit(const ir::Kernel& k, const Profile& profile) {
   if (r.shared_bytes > profile.shared_bytes) {
     Diagnostic d;
     d.code = "D27";
-    d.message = fmt::format("the kernel declares {} bytes of threadgroup memory, {} has {}", r.shared_bytes, profile.name, profile.shared_bytes);
+    d.message = fmt::format("the kernel declares {} bytes of threadgroup memory, {} has {}", r.shared_bytes,
+                            profile.name, profile.shared_bytes);
     d.kernel = k.name;
     d.fix = "use smaller tiles or fewer stages";
     found.push_back(std::move(d));

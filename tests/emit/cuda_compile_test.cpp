@@ -83,8 +83,10 @@ TEST_F(CudaCompile, EveryOpAndType) {
 }
 
 TEST_F(CudaCompile, OneKernelForEveryArchitecture) {
-  const auto k = ir::parse("kernel @axpy(%x: in bf16, %y: inout f32, %a: scalar f32) elementwise exact {\n  %0 = grid_thread_id : index\n  %1 = load %x[%0] : bf16\n"
-                           "  %2 = cast %1 : f32\n  %3 = load %y[%0] : f32\n  %4 = fma %a, %2, %3 : f32\n  store %y[%0], %4\n}\n");
+  const auto k = ir::parse(
+      "kernel @axpy(%x: in bf16, %y: inout f32, %a: scalar f32) elementwise exact {\n  %0 = grid_thread_id : index\n  "
+      "%1 = load %x[%0] : bf16\n"
+      "  %2 = cast %1 : f32\n  %3 = load %y[%0] : f32\n  %4 = fma %a, %2, %3 : f32\n  store %y[%0], %4\n}\n");
   for (const auto& p : target::profiles()) {
     if (p.name == "generic") continue;
     const auto compiled = compile_cubin(k, {256, 1, 1}, p.name);
@@ -98,20 +100,29 @@ TEST_F(CudaCompile, OneKernelForEveryArchitecture) {
 
 TEST_F(CudaCompile, AlignedVectorsAreSingleTransactions) {
   const auto ptx = [&](std::string_view align) {
-    return compile_cubin(ir::parse(fmt::format("kernel @copy(%x: in f16, %y: out f16) elementwise exact {{\n  %0 = grid_thread_id : index\n  %1 = mul %0, 8 : index\n"
-                                               "  %2 = load{0} %x[%1] : f16x8\n  store{0} %y[%1], %2\n}}\n", align)),
-                         {64, 1, 1}, "sm_90a").binary.ptx;
+    return compile_cubin(ir::parse(fmt::format("kernel @copy(%x: in f16, %y: out f16) elementwise exact {{\n  %0 = "
+                                               "grid_thread_id : index\n  %1 = mul %0, 8 : index\n"
+                                               "  %2 = load{0} %x[%1] : f16x8\n  store{0} %y[%1], %2\n}}\n",
+                                               align)),
+                         {64, 1, 1}, "sm_90a")
+        .binary.ptx;
   };
   const auto wide = ptx("<align 16>"), narrow = ptx("");
-  EXPECT_TRUE(wide.find("ld.global.nc.v4.u32") != std::string::npos || wide.find("ld.global.nc.v4.b32") != std::string::npos || wide.find("ld.global.nc.v2.u64") != std::string::npos ||
-              wide.find("ld.global.nc.v2.b64") != std::string::npos) << wide;
-  EXPECT_TRUE(wide.find("st.global.v4") != std::string::npos || wide.find("st.global.v2.b64") != std::string::npos || wide.find("st.global.v2.u64") != std::string::npos) << wide;
+  EXPECT_TRUE(
+      wide.find("ld.global.nc.v4.u32") != std::string::npos || wide.find("ld.global.nc.v4.b32") != std::string::npos ||
+      wide.find("ld.global.nc.v2.u64") != std::string::npos || wide.find("ld.global.nc.v2.b64") != std::string::npos)
+      << wide;
+  EXPECT_TRUE(wide.find("st.global.v4") != std::string::npos || wide.find("st.global.v2.b64") != std::string::npos ||
+              wide.find("st.global.v2.u64") != std::string::npos)
+      << wide;
   EXPECT_EQ(narrow.find(".v4"), std::string::npos);
 }
 
 TEST_F(CudaCompile, ContractionIsOff) {
-  const auto k = ir::parse("kernel @k(%x: in f32, %y: out f32) elementwise exact {\n  %0 = grid_thread_id : index\n  %1 = load %x[%0] : f32\n  %2 = mul %1, %1 : f32\n"
-                           "  %3 = add %2, %1 : f32\n  %4 = div %3, %1 : f32\n  store %y[%0], %4\n}\n");
+  const auto k = ir::parse(
+      "kernel @k(%x: in f32, %y: out f32) elementwise exact {\n  %0 = grid_thread_id : index\n  %1 = load %x[%0] : "
+      "f32\n  %2 = mul %1, %1 : f32\n"
+      "  %3 = add %2, %1 : f32\n  %4 = div %3, %1 : f32\n  store %y[%0], %4\n}\n");
   const auto ptx = compile_cubin(k, {64, 1, 1}, "sm_90a").binary.ptx;
   EXPECT_EQ(ptx.find("fma."), std::string::npos) << ptx;
   EXPECT_NE(ptx.find("div.rn.f32"), std::string::npos) << ptx;
@@ -122,7 +133,9 @@ TEST_F(CudaCompile, CacheServesAndSurvivesDamage) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / "iron-cuda-cache-test";
   std::filesystem::remove_all(folder);
   const runtime::cuda::DiskCache cache(folder);
-  const auto k = ir::parse("kernel @k(%y: out u32) elementwise exact {\n  %0 = grid_thread_id : index\n  %1 = cast %0 : u32\n  store %y[%0], %1\n}\n");
+  const auto k = ir::parse(
+      "kernel @k(%y: out u32) elementwise exact {\n  %0 = grid_thread_id : index\n  %1 = cast %0 : u32\n  store "
+      "%y[%0], %1\n}\n");
   const auto first = compile_cubin(k, {64, 1, 1}, "sm_90a", &cache);
   EXPECT_FALSE(first.from_cache);
   const auto second = compile_cubin(k, {64, 1, 1}, "sm_90a", &cache);

@@ -17,7 +17,8 @@ emit::Source cuda(std::string_view text, Dim3 threads = {64, 1, 1}, std::string_
 std::string kernel_text(const emit::Source& s) { return s.text.substr(s.text.find("extern \"C\" __global__")); }
 
 TEST(CudaText, ReadsLikeHandWrittenCode) {
-  const auto s = cuda(R"(kernel @rms(%x: in f16, %w: in f16, %y: out f16, %n: scalar u32, %eps: scalar f32) threadgroup exact {
+  const auto s =
+      cuda(R"(kernel @rms(%x: in f16, %w: in f16, %y: out f16, %n: scalar u32, %eps: scalar f32) threadgroup exact {
   file 0 "kernels/rms.cpp"
   %0 = group_id<x> : index !12
   %1 = cast %n : index !12
@@ -45,8 +46,11 @@ TEST(CudaText, ReadsLikeHandWrittenCode) {
     store %y[%18], %22 !20
   }
 }
-)", {256, 1, 1});
-  EXPECT_EQ(kernel_text(s), R"(extern "C" __global__ void __launch_bounds__(256) rms(const f16* __restrict__ x, const f16* __restrict__ w, f16* __restrict__ y, u32 n, f32 eps) {
+)",
+           {256, 1, 1});
+  EXPECT_EQ(
+      kernel_text(s),
+      R"(extern "C" __global__ void __launch_bounds__(256) rms(const f16* __restrict__ x, const f16* __restrict__ w, f16* __restrict__ y, u32 n, f32 eps) {
   __shared__ alignas(16) u64 partials[32];
   // kernels/rms.cpp:12
   const index_t t = (index_t)n;
@@ -89,7 +93,8 @@ TEST(CudaText, SameBytesForTheSameKernel) {
 TEST(CudaText, NoEmptyBodyLoopOrBranch) {
   const std::regex empty(R"(\{\s*\}|\belse\s*\{\s*\}|\)\s*;\s*//|for \([^)]*\)\s*;)");
   for (const auto& c : testing::op_cases()) {
-    const auto text = kernel_text(emit::emit_cuda(ir::parse(c.text, c.name), {c.threads, 1, 1}, target::profile("sm_90a")));
+    const auto text =
+        kernel_text(emit::emit_cuda(ir::parse(c.text, c.name), {c.threads, 1, 1}, target::profile("sm_90a")));
     std::smatch found;
     EXPECT_FALSE(std::regex_search(text, found, empty)) << c.name << ": " << found.str() << "\n" << text;
   }
@@ -147,7 +152,8 @@ TEST(CudaText, SwapsGoThroughAConstant) {
 }
 
 TEST(CudaText, ParenthesesFollowTheGrammar) {
-  const auto s = kernel_text(cuda(R"(kernel @k(%a: scalar u32, %b: scalar u32, %c: scalar f32, %y: out u32, %z: out f32) elementwise exact {
+  const auto s = kernel_text(
+      cuda(R"(kernel @k(%a: scalar u32, %b: scalar u32, %c: scalar f32, %y: out u32, %z: out f32) elementwise exact {
   %0 = add %a, %b : u32
   %1 = mul %0, %a : u32
   %2 = and %1, %b : u32
@@ -201,23 +207,31 @@ class CudaRefusals : public ::testing::TestWithParam<Refusal> {};
 TEST_P(CudaRefusals, NameTheCapability) {
   const auto& r = GetParam();
   try {
-    cuda("kernel @k(%x: in f32, %y: out f32, %s: inout u32, %b: inout u8) threadgroup exact {\n" + std::string(r.body) + "\n}\n", r.threads, r.profile);
+    cuda("kernel @k(%x: in f32, %y: out f32, %s: inout u32, %b: inout u8) threadgroup exact {\n" + std::string(r.body) +
+             "\n}\n",
+         r.threads, r.profile);
     FAIL() << "accepted: " << r.body;
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), r.code) << e.what();
     EXPECT_NE(std::string(e.what()).find(r.word), std::string::npos) << e.what();
   }
 }
-INSTANTIATE_TEST_SUITE_P(Text, CudaRefusals, ::testing::Values(
-    Refusal{"  %0 = load %x[0] : f32\n  %1 = exp %0 : f32\n  store %y[0], %1", "EMIT01", "expand_math"},
-    Refusal{"  %0 = atomic.rmw<add, relaxed, grid> %b[0], 1:u8 : u8", "D20", "atomic.8"},
-    Refusal{"  fence<exchange, acq_rel, cluster>\n  store %y[0], 1.0:f32", "D20", "cluster", "sm_80"},
-    Refusal{"  %0 = cast 1.0:f64 : f32\n  store %y[0], %0", "D20", "f64", "generic"},
-    Refusal{"  %0 = slot.new : f32\n  slot.store %0, 1.0:f32\n  store %y[0], 1.0:f32", "EMIT01", "promoted"},
-    Refusal{"  %0 = load %x[0] : f32\n  %1 = simd.reduce<sum> %0 : f32\n  store %y[0], %1", "D02", "32", "sm_90a", {33, 1, 1}},
-    Refusal{"  store %y[0], 1.0:f32", "D02", "2048", "sm_90a", {2048, 1, 1}},
-    Refusal{"  %s1 = shared.new<100000> : shared f32\n  store %s1[0], 1.0:f32", "D27", "bytes"},
-    Refusal{"  %0 = add 1.0:f32, 2.0:f32 : f32", "D04", "nothing"}));
+INSTANTIATE_TEST_SUITE_P(
+    Text, CudaRefusals,
+    ::testing::Values(
+        Refusal{"  %0 = load %x[0] : f32\n  %1 = exp %0 : f32\n  store %y[0], %1", "EMIT01", "expand_math"},
+        Refusal{"  %0 = atomic.rmw<add, relaxed, grid> %b[0], 1:u8 : u8", "D20", "atomic.8"},
+        Refusal{"  fence<exchange, acq_rel, cluster>\n  store %y[0], 1.0:f32", "D20", "cluster", "sm_80"},
+        Refusal{"  %0 = cast 1.0:f64 : f32\n  store %y[0], %0", "D20", "f64", "generic"},
+        Refusal{"  %0 = slot.new : f32\n  slot.store %0, 1.0:f32\n  store %y[0], 1.0:f32", "EMIT01", "promoted"},
+        Refusal{"  %0 = load %x[0] : f32\n  %1 = simd.reduce<sum> %0 : f32\n  store %y[0], %1",
+                "D02",
+                "32",
+                "sm_90a",
+                {33, 1, 1}},
+        Refusal{"  store %y[0], 1.0:f32", "D02", "2048", "sm_90a", {2048, 1, 1}},
+        Refusal{"  %s1 = shared.new<100000> : shared f32\n  store %s1[0], 1.0:f32", "D27", "bytes"},
+        Refusal{"  %0 = add 1.0:f32, 2.0:f32 : f32", "D04", "nothing"}));
 
 }  // namespace
 }  // namespace iron

@@ -11,11 +11,11 @@ namespace iron::testing {
 
 /// One kernel over inputs %a, %b, %c, %d and output %y, element i for thread i, on `groups` x `threads` threads.
 struct OpCase {
-  std::string name;     ///< "add.f16", "cast.i64.bf16"
+  std::string name;  ///< "add.f16", "cast.i64.bf16"
   std::string text;
-  ir::Opcode code;      ///< the op it is about
+  ir::Opcode code;  ///< the op it is about
   u32 groups = 4, threads = 64;
-  bool exact = true;    ///< the value is defined to the bit (not a fast op)
+  bool exact = true;  ///< the value is defined to the bit (not a fast op)
 };
 
 /// Pure ops on scalars, casts between all pairs, decodes; then vectors, memory, simd and group ops, atomics, tiles.

@@ -78,8 +78,8 @@ TEST_P(Schedules, SharedMemoryWithBarriersAndGroupSum) {
   const auto r = launch(k, geometry(1, 64), {buffer(x), buffer(y)}, options());
   EXPECT_TRUE(r.clean()) << r.render();
   for (u32 t = 0; t < 64; ++t) {
-    const f32 before = static_cast<f32>(t * (t - 1) / 2 * (t > 0)), upto = static_cast<f32>(t * (t + 1) / 2);
-    EXPECT_EQ(y[t], 2016.0f + static_cast<f32>(63 - t) + 1000.0f * upto - before) << t;
+    const f32 before = static_cast<f32>(t * (t - 1) / 2 * (t > 0)), up_to = static_cast<f32>(t * (t + 1) / 2);
+    EXPECT_EQ(y[t], 2016.0f + static_cast<f32>(63 - t) + 1000.0f * up_to - before) << t;
   }
   EXPECT_EQ(r.statistics.barriers, 1u);
 }
@@ -194,8 +194,8 @@ constexpr std::string_view look_back = R"(
       } else {
         yield 0.0:f32
       }
-      %upto = add %prefix, %sum : f32
-      store %sums[%k], %upto !22
+      %up_to = add %prefix, %sum : f32
+      store %sums[%k], %up_to !22
       store %s[0], %prefix
       atomic.store<exchange, @, grid> %flag[%k], 1:u32 !23
     }

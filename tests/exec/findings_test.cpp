@@ -86,11 +86,11 @@ INSTANTIATE_TEST_SUITE_P(
              "div", "add"},
         Case{"readwrite", code::race, "without a barrier between them",
              "%s = shared.new<64> : shared u32\n" T "store %s[%t], 1:u32\nbarrier\n%o = sub 63, %t : index\n%v = load "
-                                                    "%s[%o] : u32 !6\n@\nstore %s[%t], %v !7\n",
+             "%s[%o] : u32 !6\n@\nstore %s[%t], %v !7\n",
              "", "barrier"},
         Case{"atomicrace", code::race, "ly by thread",
              "%s = shared.new<1> : shared u32\n" T "%f = eq %t, 0 : bool\nif %f {\nstore %s[0], 0:u32 !6\n}\n@\n%v = "
-                                                   "atomic.rmw<add, relaxed, threadgroup> %s[0], 1:u32 : u32 !7\n",
+             "atomic.rmw<add, relaxed, threadgroup> %s[0], 1:u32 : u32 !7\n",
              "", "barrier"},
         Case{"grouprace", code::race, "without an acquire that orders them",
              T "%g = group_id<x> : index\n%m = mul %g, @ : index\n%i = add %m, %t : index\nstore %y[%i], 1.0:f32 !7\n",

@@ -9,7 +9,8 @@
 namespace iron::ir {
 namespace {
 
-constexpr std::string_view softmax_like = R"(kernel @demo(%x: in f16, %y: out f16, %n: scalar u32, %eps: scalar f32) threadgroup exact spec "bm=4" {
+constexpr std::string_view softmax_like =
+    R"(kernel @demo(%x: in f16, %y: out f16, %n: scalar u32, %eps: scalar f32) threadgroup exact spec "bm=4" {
   file 0 "kernels/demo.cpp"
   %0 = group_id<x> : index !12
   %1 = cast %n : index !12
@@ -48,7 +49,8 @@ TEST(IrText, RoundTripsByteForByte) {
 }
 
 TEST(IrText, ListsOnlyFilesThatItNames) {  // constants are printed inline, without their place
-  Kernel k = parse("kernel @k(%y: out f32) elementwise exact {\n  file 0 \"op.h\"\n  %0 = grid_thread_id : index !3\n}\n");
+  Kernel k =
+      parse("kernel @k(%y: out f32) elementwise exact {\n  file 0 \"op.h\"\n  %0 = grid_thread_id : index !3\n}\n");
   Builder b(k);
   b.set_location(k.intern_location("constant.h", 7));
   b.const_float(DType::f32, 1.5);
@@ -58,16 +60,25 @@ TEST(IrText, ListsOnlyFilesThatItNames) {  // constants are printed inline, with
 }
 
 TEST(IrText, CanonicalOrderIgnoresTheOrderOfPureOps) {
-  const auto text = [](std::string_view body) { return "kernel @k(%x: in f32, %y: out f32) elementwise exact {\n" + std::string(body) + "}\n"; };
-  const Kernel a = parse(text("  %0 = grid_thread_id : index\n  %1 = load %x[%0] : f32\n  %2 = load %x[0] : f32\n  %3 = sub %1, %2 : f32\n  store %y[%0], %3\n"));
-  const Kernel b = parse(text("  %2 = load %x[0] : f32\n  %9 = neg %2 : f32\n  %0 = grid_thread_id : index\n  %1 = load %x[%0] : f32\n  %3 = sub %1, %2 : f32\n  store %y[%0], %3\n"));
+  const auto text = [](std::string_view body) {
+    return "kernel @k(%x: in f32, %y: out f32) elementwise exact {\n" + std::string(body) + "}\n";
+  };
+  const Kernel a =
+      parse(text("  %0 = grid_thread_id : index\n  %1 = load %x[%0] : f32\n  %2 = load %x[0] : f32\n  %3 = sub %1, %2 "
+                 ": f32\n  store %y[%0], %3\n"));
+  const Kernel b =
+      parse(text("  %2 = load %x[0] : f32\n  %9 = neg %2 : f32\n  %0 = grid_thread_id : index\n  %1 = load %x[%0] : "
+                 "f32\n  %3 = sub %1, %2 : f32\n  store %y[%0], %3\n"));
   EXPECT_EQ(identity(a), identity(b));
 }
 
-struct Bad { std::string_view body, code, word; };
+struct Bad {
+  std::string_view body, code, word;
+};
 class IrErrors : public ::testing::TestWithParam<Bad> {};
 TEST_P(IrErrors, NameTheFault) {
-  const auto text = "kernel @k(%x: in f32, %y: out f32, %i: scalar index) elementwise exact {\n" + std::string(GetParam().body) + "\n}\n";
+  const auto text = "kernel @k(%x: in f32, %y: out f32, %i: scalar index) elementwise exact {\n" +
+                    std::string(GetParam().body) + "\n}\n";
   try {
     parse(text);
     FAIL() << "accepted: " << GetParam().body;
@@ -76,13 +87,17 @@ TEST_P(IrErrors, NameTheFault) {
     EXPECT_NE(std::string(e.what()).find(GetParam().word), std::string::npos) << e.what();
   }
 }
-INSTANTIATE_TEST_SUITE_P(Text, IrErrors, ::testing::Values(
-    Bad{"  %0 = lod %x[%i] : f32", "IR0010", "lod"}, Bad{"  %0 = load %z[%i] : f32", "IR0006", "%z"},
-    Bad{"  %0 = load %x[%i] : f16", "IR0101", "f16"}, Bad{"  store %x[%i], 1.0:f32", "D24", "x"},
-    Bad{"  %0 = add 1.0:f32, 1 : f32", "IR0101", "one type"}, Bad{"  %0 = load %x[%i] : f32\n  %0 = load %x[%i] : f32", "IR0004", "twice"},
-    Bad{"  %0 = shl 1:u32, 32:u32 : u32", "D23", "32"}, Bad{"  if 3 { }", "IR0214", "bool"},
-    Bad{"  for %1 = 0 to 4 step 0 {\n store %y[%i], 1.0:f32 }", "D02", "step"}, Bad{"  for %1 = 0 to 4 step 1 { }", "D06", "empty"},
-    Bad{"  %0 = load %x[%i : f32", "IR0002", "]"}, Bad{"  store %y[%i], 1:u32", "IR0101", "explicit cast"}));
+INSTANTIATE_TEST_SUITE_P(
+    Text, IrErrors,
+    ::testing::Values(Bad{"  %0 = lod %x[%i] : f32", "IR0010", "lod"}, Bad{"  %0 = load %z[%i] : f32", "IR0006", "%z"},
+                      Bad{"  %0 = load %x[%i] : f16", "IR0101", "f16"}, Bad{"  store %x[%i], 1.0:f32", "D24", "x"},
+                      Bad{"  %0 = add 1.0:f32, 1 : f32", "IR0101", "one type"},
+                      Bad{"  %0 = load %x[%i] : f32\n  %0 = load %x[%i] : f32", "IR0004", "twice"},
+                      Bad{"  %0 = shl 1:u32, 32:u32 : u32", "D23", "32"}, Bad{"  if 3 { }", "IR0214", "bool"},
+                      Bad{"  for %1 = 0 to 4 step 0 {\n store %y[%i], 1.0:f32 }", "D02", "step"},
+                      Bad{"  for %1 = 0 to 4 step 1 { }", "D06", "empty"},
+                      Bad{"  %0 = load %x[%i : f32", "IR0002", "]"},
+                      Bad{"  store %y[%i], 1:u32", "IR0101", "explicit cast"}));
 
 TEST(IrPromote, LoopsAndBranchesCarryVariables) {
   Kernel k = parse(R"(kernel @p(%y: out f32, %c: scalar bool) elementwise exact {
@@ -117,7 +132,9 @@ TEST(IrPromote, LoopsAndBranchesCarryVariables) {
 }
 
 TEST(IrPromote, ReadBeforeAssignmentIsRefused) {
-  Kernel k = parse("kernel @p(%y: out f32) elementwise exact {\n  %0 = slot.new : f32\n  %1 = slot.load %0 : f32\n  store %y[0], %1\n}\n");
+  Kernel k = parse(
+      "kernel @p(%y: out f32) elementwise exact {\n  %0 = slot.new : f32\n  %1 = slot.load %0 : f32\n  store %y[0], "
+      "%1\n}\n");
   try {
     promote_slots(k);
     FAIL();

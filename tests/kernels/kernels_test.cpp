@@ -35,7 +35,8 @@ std::vector<const KernelEntry*> all() {
   for (const auto& e : standard_library().entries()) out.push_back(&e);
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(Standard, Library, ::testing::ValuesIn(all()), [](const auto& i) { return i.param->full_name(); });
+INSTANTIATE_TEST_SUITE_P(Standard, Library, ::testing::ValuesIn(all()),
+                         [](const auto& i) { return i.param->full_name(); });
 
 }  // namespace
 }  // namespace iron

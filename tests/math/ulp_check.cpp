@@ -1,6 +1,6 @@
-// Every one-argument function of expand_math stays within 2 ULP: a sample of all f32 inputs in the normal run, those with
-// 2^-6 <= |x| < 2^7 with IRON_TEST_FULL=dense, all 2^32 with IRON_TEST_FULL=1. IRON_MATH_ONLY=name restricts the run to
-// one function.
+// Every one-argument function of expand_math stays within 2 ULP: a sample of all f32 inputs in the normal run, those
+// with 2^-6 <= |x| < 2^7 with IRON_TEST_FULL=dense, all 2^32 with IRON_TEST_FULL=1. IRON_MATH_ONLY=name restricts the
+// run to one function.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -51,27 +51,49 @@ u64 draw(DType t, u64 i, Random& random) {
   const u32 mantissa = t == DType::f16 ? 10 : t == DType::bf16 ? 7 : t == DType::f32 ? 23 : 52;
   const u64 infinity = (ones >> (mantissa + 1) << mantissa) & ~top & ones;
   const u64 one = infinity & (infinity << 1 | infinity >> 1) & ~(u64{1} << (bits - 2)) & infinity;
-  const u64 edges[] = {0, top, infinity, infinity | top, infinity | (u64{1} << (mantissa - 1)), 1, top | 1, infinity - 1, (infinity - 1) | top,
-                       u64{1} << mantissa, (u64{1} << mantissa) - 1, one, one | top, one + 1, one + (u64{1} << mantissa)};
+  const u64 edges[] = {0,
+                       top,
+                       infinity,
+                       infinity | top,
+                       infinity | (u64{1} << (mantissa - 1)),
+                       1,
+                       top | 1,
+                       infinity - 1,
+                       (infinity - 1) | top,
+                       u64{1} << mantissa,
+                       (u64{1} << mantissa) - 1,
+                       one,
+                       one | top,
+                       one + 1,
+                       one + (u64{1} << mantissa)};
   if (i % 4 == 0) return edges[r % std::size(edges)];
   if (i % 4 == 1) return r & ones;
   // Ordinary numbers around one: halves, thirds, signs.
   const f64 v = (static_cast<f64>(static_cast<i64>(r)) / 9.2e18) * (i % 4 == 2 ? 4.0 : 1000.0);
   switch (t) {
-    case DType::f16: return f64_to_f16_bits(v);
-    case DType::bf16: return f64_to_bf16_bits(v);
-    case DType::f32: return std::bit_cast<u32>(static_cast<f32>(v));
-    default: return std::bit_cast<u64>(v);
+    case DType::f16:
+      return f64_to_f16_bits(v);
+    case DType::bf16:
+      return f64_to_bf16_bits(v);
+    case DType::f32:
+      return std::bit_cast<u32>(static_cast<f32>(v));
+    default:
+      return std::bit_cast<u64>(v);
   }
 }
 
 bool is_nan_bits(DType t, u64 bits) {
   switch (t) {
-    case DType::f16: return (bits & 0x7fffu) > 0x7c00u;
-    case DType::bf16: return (bits & 0x7fffu) > 0x7f80u;
-    case DType::f32: return (bits & 0x7fffffffu) > 0x7f800000u;
-    case DType::f64: return (bits & ~(u64{1} << 63)) > 0x7ff0000000000000ull;
-    default: return false;
+    case DType::f16:
+      return (bits & 0x7fffu) > 0x7c00u;
+    case DType::bf16:
+      return (bits & 0x7fffu) > 0x7f80u;
+    case DType::f32:
+      return (bits & 0x7fffffffu) > 0x7f800000u;
+    case DType::f64:
+      return (bits & ~(u64{1} << 63)) > 0x7ff0000000000000ull;
+    default:
+      return false;
   }
 }
 
@@ -206,7 +228,9 @@ std::string family(const std::string& name) {
 }
 
 int usage() {
-  std::fputs("usage: iron_device_selftest [--backend cuda|interpreter] [--filter WORD] [--print NAME] [--prebuild ARCH]\n", stderr);
+  std::fputs(
+      "usage: iron_device_selftest [--backend cuda|interpreter] [--filter WORD] [--print NAME] [--prebuild ARCH]\n",
+      stderr);
   return 2;
 }
 
@@ -216,11 +240,16 @@ int run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view option = argv[i];
     if (i + 1 >= argc) return usage();
-    if (option == "--backend") backend_name = argv[++i];
-    else if (option == "--filter") filter = argv[++i];
-    else if (option == "--print") shown = argv[++i];
-    else if (option == "--prebuild") prebuild = argv[++i];
-    else return usage();
+    if (option == "--backend")
+      backend_name = argv[++i];
+    else if (option == "--filter")
+      filter = argv[++i];
+    else if (option == "--print")
+      shown = argv[++i];
+    else if (option == "--prebuild")
+      prebuild = argv[++i];
+    else
+      return usage();
   }
   if (!prebuild.empty()) {  // fills the cache for another machine, without a device
     compile_ahead(testing::op_cases(), prebuild);
@@ -232,7 +261,8 @@ int run(int argc, char** argv) {
   if (backend_name == "cuda") {
     device = runtime::cuda::open_device();
     const auto& info = device->info();
-    fmt::print("{} ({}, {}), {} units, {} KiB of threadgroup memory\n", info.name, info.architecture, info.api, info.units, info.shared_bytes / 1024);
+    fmt::print("{} ({}, {}), {} units, {} KiB of threadgroup memory\n", info.name, info.architecture, info.api,
+               info.units, info.shared_bytes / 1024);
   }
   std::unique_ptr<DeviceRunner> runner;
   if (device) runner = std::make_unique<DeviceRunner>(*device);
@@ -245,10 +275,12 @@ int run(int argc, char** argv) {
   std::vector<std::string> failures;
   const auto start = std::chrono::steady_clock::now();
   auto cases = testing::op_cases();
-  if (!filter.empty()) std::erase_if(cases, [&](const testing::OpCase& c) { return c.name.find(filter) == std::string::npos; });
+  if (!filter.empty())
+    std::erase_if(cases, [&](const testing::OpCase& c) { return c.name.find(filter) == std::string::npos; });
   if (device) {
     compile_ahead(cases, device->info().architecture);
-    fmt::print("{} kernels compiled in {:.1f} s\n", cases.size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    fmt::print("{} kernels compiled in {:.1f} s\n", cases.size(),
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   for (const auto& c : cases) {
     Row& row = table[family(c.name)];
@@ -262,16 +294,20 @@ int run(int argc, char** argv) {
       LaunchGeometry g{{c.groups, 1, 1}, {c.threads, 1, 1}, u64{c.groups} * c.threads};
       Buffers expected = inputs(k, c), got = expected;
       run_interpreter(k, g, expected);
-      if (runner) runner->run(k, g, got);
-      else run_interpreter(k, g, got);
+      if (runner)
+        runner->run(k, g, got);
+      else
+        run_interpreter(k, g, got);
       if (c.name == shown && device) fmt::print("{}\n", device->prepare(k, g.threads)->stage("cuda"));
       if (!c.exact) {  // a device's own approximation: it ran, its bits are not defined
         ++row.inexact;
         continue;
       }
       const auto verdict = compare(k, expected, got, row.elements);
-      if (verdict.passed) ++row.passed;
-      else ++row.failed, failures.push_back(c.name + ": " + verdict.why);
+      if (verdict.passed)
+        ++row.passed;
+      else
+        ++row.failed, failures.push_back(c.name + ": " + verdict.why);
       slow();
     } catch (const Error& e) {
       ++row.failed;

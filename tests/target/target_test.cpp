@@ -9,7 +9,9 @@ namespace {
 
 TEST(Capability, ImplicationsClose) {
   const AtomSet s{Atom::roles};
-  for (const Atom a : {Atom::roles, Atom::wgmma, Atom::tma, Atom::mbarrier, Atom::cp_async, Atom::mma_fp8, Atom::mma_bf16, Atom::mma_f16}) EXPECT_TRUE(s.has(a)) << name(a);
+  for (const Atom a : {Atom::roles, Atom::wgmma, Atom::tma, Atom::mbarrier, Atom::cp_async, Atom::mma_fp8,
+                       Atom::mma_bf16, Atom::mma_f16})
+    EXPECT_TRUE(s.has(a)) << name(a);
   EXPECT_FALSE(s.has(Atom::tcgen05));
   EXPECT_TRUE(AtomSet{Atom::forward_progress}.has(Atom::atomic_order));
 }
@@ -60,7 +62,8 @@ TEST(Requirement, ListsAtomsAtTheirFirstUse) {
 )");
   const auto r = requirement(k);
   const auto atoms = r.atoms();
-  for (const Atom a : {Atom::int64, Atom::f64, Atom::atomic_64, Atom::atomic_order, Atom::cluster}) EXPECT_TRUE(atoms.has(a)) << name(a);
+  for (const Atom a : {Atom::int64, Atom::f64, Atom::atomic_64, Atom::atomic_order, Atom::cluster})
+    EXPECT_TRUE(atoms.has(a)) << name(a);
   for (const auto& n : r.needs)
     if (n.atom == Atom::cluster) EXPECT_EQ(k.location(n.first_use).line, 7);
   EXPECT_TRUE(fit(k, profile("sm_90a")).empty());

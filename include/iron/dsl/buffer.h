@@ -20,8 +20,8 @@ enum class Cache : u8 { normal, stream, keep };  ///< reuse expected: some, none
 namespace detail {
 enum class Access : u8 { in, out, inout };
 
-/// A field of buffer kind: its bytes for the launch, its id while recording. No default constructor: an argument that is
-/// left out is a C++ error.
+/// A field of buffer kind: its bytes for the launch, its id while recording. No default constructor: an argument that
+/// is left out is a C++ error.
 template <class T, Access access>
 class BufferField {
  public:
@@ -30,11 +30,23 @@ class BufferField {
   constexpr BufferField(BufferRef ref) : ref_(ref) {}  // NOLINT(google-explicit-constructor)
   /// Contiguous host or device memory that knows its elements: Buffer<T>, Array<T>, std::vector<T>, std::span<T>.
   template <class C>
-    requires(!std::derived_from<std::remove_cvref_t<C>, BufferField> && requires(C& c) { { c.data() } -> std::convertible_to<const T*>; { c.size() } -> std::convertible_to<u64>; })
-  constexpr BufferField(C&& c) : ref_{const_cast<T*>(static_cast<const T*>(c.data())), c.size() * sizeof(T), on_device(c)} {}  // NOLINT
+    requires(!std::derived_from<std::remove_cvref_t<C>, BufferField> &&
+             requires(C& c) {
+               { c.data() } -> std::convertible_to<const T*>;
+               { c.size() } -> std::convertible_to<u64>;
+             })
+  constexpr BufferField(C&& c)
+      : ref_{const_cast<T*>(static_cast<const T*>(c.data())), c.size() * sizeof(T), on_device(c)} {}  // NOLINT
   template <class C>
-    requires(!std::derived_from<std::remove_cvref_t<C>, BufferField> && requires(C& c) { typename std::remove_cvref_t<C>::value_type; c.data(); } &&
-             !requires(C& c) { { c.data() } -> std::convertible_to<const T*>; })
+    requires(
+        !std::derived_from<std::remove_cvref_t<C>, BufferField> &&
+        requires(C& c) {
+          typename std::remove_cvref_t<C>::value_type;
+          c.data();
+        } &&
+        !requires(C& c) {
+          { c.data() } -> std::convertible_to<const T*>;
+        })
   constexpr BufferField(C&&) {  // NOLINT(google-explicit-constructor)
     static_assert(always_false<C>, "iron D25: the buffer holds another element type than the kernel's parameter");
   }
@@ -44,14 +56,18 @@ class BufferField {
   Val<Index> length(Loc loc = Loc::here()) const { return Val<Index>(emit(Opcode::Length, loc, {{memory(loc)}}), loc); }
   void bind(Id id) { id_ = id; }
   Id memory(Loc loc) const {
-    if (id_ == no_id) refuse("D17", "a buffer is used outside a recording", loc, "use kernel fields only inside operator()()");
+    if (id_ == no_id)
+      refuse("D17", "a buffer is used outside a recording", loc, "use kernel fields only inside operator()()");
     return id_;
   }
 
  private:
-  template <class C> static constexpr bool on_device(const C& c) {
-    if constexpr (requires { c.on_device(); }) return c.on_device();
-    else return false;
+  template <class C>
+  static constexpr bool on_device(const C& c) {
+    if constexpr (requires { c.on_device(); })
+      return c.on_device();
+    else
+      return false;
   }
   BufferRef ref_;
   Id id_ = no_id;
@@ -59,14 +75,17 @@ class BufferField {
 inline u64 memory_imm(Cache cache) { return ir::pack(ir::MemoryImm{0, static_cast<ir::CachePolicy>(cache)}); }
 }  // namespace detail
 
-/// An element of a writable buffer or of threadgroup memory. It reads where it is used: give it a name as `Val v = y[i];`.
+/// An element of a writable buffer or of threadgroup memory. It reads where it is used: give it a name as `Val v =
+/// y[i];`.
 template <class T>
 class Elem : public Operand<T> {
  public:
   Elem(detail::Id memory, detail::Arg index, detail::Loc loc) : memory_(memory), index_(index), loc_(loc) {}
   Elem(const Elem&) = default;
   void operator=(Use<T> v) const { detail::emit(detail::Opcode::Store, v.loc, {{memory_}, index_, v.arg}); }
-  void operator=(const Elem& e) const { *this = Val<T>(detail::emit(detail::Opcode::Load, e.loc_, {{e.memory_}, e.index_}), e.loc_); }
+  void operator=(const Elem& e) const {
+    *this = Val<T>(detail::emit(detail::Opcode::Load, e.loc_, {{e.memory_}, e.index_}), e.loc_);
+  }
   void operator+=(Use<T> v) const { update(detail::Opcode::Add, v); }
   void operator-=(Use<T> v) const { update(detail::Opcode::Sub, v); }
   void operator*=(Use<T> v) const { update(detail::Opcode::Mul, v); }
@@ -113,18 +132,25 @@ class In : public detail::BufferField<T, detail::Access::in> {
 
  public:
   using Base::Base;
-  Val<T> operator[](Use<Index> i) const { return Val<T>(detail::emit(detail::Opcode::Load, i.loc, {{this->memory(i.loc)}, i.arg}), i.loc); }
+  Val<T> operator[](Use<Index> i) const {
+    return Val<T>(detail::emit(detail::Opcode::Load, i.loc, {{this->memory(i.loc)}, i.arg}), i.loc);
+  }
   Val<T> load(Use<Index> i, Cache cache) const {
-    return Val<T>(detail::emit(detail::Opcode::Load, i.loc, {{this->memory(i.loc)}, i.arg}, detail::memory_imm(cache)), i.loc);
+    return Val<T>(detail::emit(detail::Opcode::Load, i.loc, {{this->memory(i.loc)}, i.arg}, detail::memory_imm(cache)),
+                  i.loc);
   }
   /// x[i] where the condition holds, else `other`: nothing is read elsewhere.
   Val<T> load_or(Use<bool> condition, Use<Index> i, Use<T> other) const {
-    return Val<T>(detail::emit(detail::Opcode::LoadOr, condition.loc, {{this->memory(condition.loc)}, i.arg, condition.arg, other.arg}), condition.loc);
+    return Val<T>(detail::emit(detail::Opcode::LoadOr, condition.loc,
+                               {{this->memory(condition.loc)}, i.arg, condition.arg, other.arg}),
+                  condition.loc);
   }
   /// The bytes from an offset on as elements of another type (packed blocks). The offset is a multiple of U's size.
-  template <class U> In<U> view(u32 byte_offset, detail::Loc loc = detail::Loc::here()) const {
+  template <class U>
+  In<U> view(u32 byte_offset, detail::Loc loc = detail::Loc::here()) const {
     In<U> v{BufferRef{}};
-    v.bind(detail::emit(detail::Opcode::View, loc, {{this->memory(loc)}}, byte_offset, ir::Type::memory(ir::Space::global, dtype_of<U>)));
+    v.bind(detail::emit(detail::Opcode::View, loc, {{this->memory(loc)}}, byte_offset,
+                        ir::Type::memory(ir::Space::global, dtype_of<U>)));
     return v;
   }
 };
@@ -151,7 +177,9 @@ class InOut : public detail::BufferField<T, detail::Access::inout> {
   using Base::Base;
   Elem<T> operator[](Use<Index> i) const { return Elem<T>(this->memory(i.loc), i.arg, i.loc); }
   Val<T> load_or(Use<bool> condition, Use<Index> i, Use<T> other) const {
-    return Val<T>(detail::emit(detail::Opcode::LoadOr, condition.loc, {{this->memory(condition.loc)}, i.arg, condition.arg, other.arg}), condition.loc);
+    return Val<T>(detail::emit(detail::Opcode::LoadOr, condition.loc,
+                               {{this->memory(condition.loc)}, i.arg, condition.arg, other.arg}),
+                  condition.loc);
   }
 };
 
@@ -164,7 +192,8 @@ class Scalar : public Operand<T> {
   constexpr T value() const { return value_; }
   void bind(detail::Id id) { id_ = id; }
   detail::Id id(detail::Loc loc) const {
-    if (id_ == detail::no_id) detail::refuse("D17", "a launch scalar is used outside a recording", loc, "use value() on the host");
+    if (id_ == detail::no_id)
+      detail::refuse("D17", "a launch scalar is used outside a recording", loc, "use value() on the host");
     return id_;
   }
 

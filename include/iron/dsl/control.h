@@ -11,7 +11,8 @@ namespace iron {
 /// least 1, the trip count is fixed before the first trip (R6).
 class Range {
  public:
-  Range(Use<Index> start, Use<Index> end, Use<Index> step, detail::Loc loc) : start_(start.arg), end_(end.arg), step_(step.arg), loc_(loc) {}
+  Range(Use<Index> start, Use<Index> end, Use<Index> step, detail::Loc loc)
+      : start_(start.arg), end_(end.arg), step_(step.arg), loc_(loc) {}
   Range(const Range&) = delete;
   Range(Range&& other) noexcept = default;
   ~Range() noexcept(false) {
@@ -59,7 +60,9 @@ class Range {
 inline Range range(Use<Index> start, Use<Index> end, Use<Index> step = 1, detail::Loc loc = detail::Loc::here()) {
   return Range(start, end, step, loc);
 }
-inline Range range(Use<Index> end, detail::Loc loc = detail::Loc::here()) { return Range(Use<Index>(0, loc), end, Use<Index>(1, loc), loc); }
+inline Range range(Use<Index> end, detail::Loc loc = detail::Loc::here()) {
+  return Range(Use<Index>(0, loc), end, Use<Index>(1, loc), loc);
+}
 
 /// What `if_` expands to; spelled out: `for (bool yes : branch(c)) if (yes) { ... } else { ... }`.
 class Branch {
@@ -118,6 +121,8 @@ void print(std::string_view text, const V&... values) {
 
 #define IRON_CONCAT_(a, b) a##b
 #define IRON_CONCAT(a, b) IRON_CONCAT_(a, b)
-#define IRON_IF_(name, ...) for (const bool name : ::iron::branch(__VA_ARGS__)) if (name)
+#define IRON_IF_(name, ...)                           \
+  for (const bool name : ::iron::branch(__VA_ARGS__)) \
+    if (name)
 /// `IRON_IF(c) { ... } else { ... }`: both arms are recorded.
 #define IRON_IF(...) IRON_IF_(IRON_CONCAT(iron_then_, __COUNTER__), __VA_ARGS__)

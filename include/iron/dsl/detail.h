@@ -7,10 +7,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include "iron/error.h"
-#include "iron/types.h"
 #include "ir/op.h"
 #include "ir/type.h"
+#include "iron/error.h"
+#include "iron/types.h"
 
 namespace iron::detail {
 
@@ -41,12 +41,18 @@ Id slot_load(Id slot, Loc loc);
 void slot_store(Id slot, Arg value, Loc loc);
 
 /// Loops and branches. `open` returns the induction variable; `pass` tells whether the body is to be recorded again.
-struct LoopToken { u32 depth = 0; Id induction = no_id; };
+struct LoopToken {
+  u32 depth = 0;
+  Id induction = no_id;
+};
 LoopToken loop_open(Arg start, Arg end, Arg step, Id until_slot, Loc loc);
 bool loop_close(LoopToken& token, Loc loc);  ///< true if the body is to be recorded once more
-struct BranchToken { u32 depth = 0; int visit = 0; };
+struct BranchToken {
+  u32 depth = 0;
+  int visit = 0;
+};
 BranchToken branch_open(Arg condition, Loc loc);
-bool branch_next(BranchToken& token);        ///< moves to the next visit; false when both arms are done
+bool branch_next(BranchToken& token);  ///< moves to the next visit; false when both arms are done
 bool branch_in_then(const BranchToken& token);
 void left_early(u32 depth, std::string_view what, Loc loc);  ///< a host break or return left an open region
 bool region_open(u32 depth);
@@ -55,6 +61,7 @@ void exit_if(Arg condition, Loc loc);
 
 [[noreturn]] void refuse(std::string_view code, std::string message, Loc loc, std::string fix = {});
 
-template <class T> inline constexpr bool always_false = false;
+template <class T>
+inline constexpr bool always_false = false;
 
 }  // namespace iron::detail

@@ -6,17 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "ir/launch.h"
 #include "iron/dsl/control.h"
 #include "iron/dsl/fields.h"
 #include "iron/dsl/index.h"
 #include "iron/dsl/math.h"
 #include "iron/dsl/memory.h"
 #include "iron/units.h"
-#include "ir/launch.h"
 
 namespace iron {
 
-namespace ir { class Kernel; }
+namespace ir {
+class Kernel;
+}
 
 enum class Mode : u8 { Elementwise, Threadgroup, Grid3D, Tile2D, SimdGroup2D, Reduction = Threadgroup };
 enum class Numerics : u8 { exact, fused, fast };
@@ -48,30 +50,48 @@ class Recording {
   std::unique_ptr<State> state_;
 };
 
-template <class F> inline constexpr bool is_buffer_field = false;
-template <class T> inline constexpr bool is_buffer_field<In<T>> = true;
-template <class T> inline constexpr bool is_buffer_field<Out<T>> = true;
-template <class T> inline constexpr bool is_buffer_field<InOut<T>> = true;
-template <class F> inline constexpr bool is_scalar_field = false;
-template <class T> inline constexpr bool is_scalar_field<Scalar<T>> = true;
-template <class F> inline constexpr bool is_optional_field = false;
-template <class B> inline constexpr bool is_optional_field<Optional<B>> = true;
+template <class F>
+inline constexpr bool is_buffer_field = false;
+template <class T>
+inline constexpr bool is_buffer_field<In<T>> = true;
+template <class T>
+inline constexpr bool is_buffer_field<Out<T>> = true;
+template <class T>
+inline constexpr bool is_buffer_field<InOut<T>> = true;
+template <class F>
+inline constexpr bool is_scalar_field = false;
+template <class T>
+inline constexpr bool is_scalar_field<Scalar<T>> = true;
+template <class F>
+inline constexpr bool is_optional_field = false;
+template <class B>
+inline constexpr bool is_optional_field<Optional<B>> = true;
 
-template <class T> u64 bits_of(T v) {
+template <class T>
+u64 bits_of(T v) {
   u64 bits = 0;
   std::memcpy(&bits, &v, sizeof(T));
   return bits;
 }
 
 /// The canonical text of a specialisation value: numbers, enums, text, structs of these, or what spec_text() says.
-template <class F> std::string spec_text(const F& f) {
-  if constexpr (requires { { f.spec_text() } -> std::convertible_to<std::string>; }) return f.spec_text();
-  else if constexpr (std::same_as<F, bool>) return f ? "true" : "false";
-  else if constexpr (std::is_enum_v<F>) return std::to_string(static_cast<i64>(f));
-  else if constexpr (std::is_arithmetic_v<F>) return std::to_string(f);
-  else if constexpr (std::convertible_to<F, std::string_view>) return std::string(std::string_view(f));
+template <class F>
+std::string spec_text(const F& f) {
+  if constexpr (requires {
+                  { f.spec_text() } -> std::convertible_to<std::string>;
+                })
+    return f.spec_text();
+  else if constexpr (std::same_as<F, bool>)
+    return f ? "true" : "false";
+  else if constexpr (std::is_enum_v<F>)
+    return std::to_string(static_cast<i64>(f));
+  else if constexpr (std::is_arithmetic_v<F>)
+    return std::to_string(f);
+  else if constexpr (std::convertible_to<F, std::string_view>)
+    return std::string(std::string_view(f));
   else {
-    static_assert(std::is_aggregate_v<F>, "iron: a spec field is a number, an enum, a struct of these, or has spec_text()");
+    static_assert(std::is_aggregate_v<F>,
+                  "iron: a spec field is a number, an enum, a struct of these, or has spec_text()");
     std::string out = "{";
     for_each_field(f, [&](std::string_view name, const auto& member) {
       out += (out.size() > 1 ? "," : "") + std::string(name) + "=" + spec_text(member);
@@ -83,27 +103,43 @@ template <class F> std::string spec_text(const F& f) {
 /// Stands for every field of a kernel that has no arguments yet.
 struct Unbound {
   using stands_for_a_field = void;
-  template <class F> operator F() const {  // NOLINT(google-explicit-constructor)
-    if constexpr (is_buffer_field<F>) return F(BufferRef{});
-    else if constexpr (is_scalar_field<F>) return F(typename F::element{});
-    else return F{};
+  template <class F>
+  operator F() const {  // NOLINT(google-explicit-constructor)
+    if constexpr (is_buffer_field<F>)
+      return F(BufferRef{});
+    else if constexpr (is_scalar_field<F>)
+      return F(typename F::element{});
+    else
+      return F{};
   }
 };
 
 /// The type as the compiler prints it: a key within one process, never part of an identity.
-template <class K> constexpr std::string_view type_name() { return __PRETTY_FUNCTION__; }
+template <class K>
+constexpr std::string_view type_name() {
+  return __PRETTY_FUNCTION__;
+}
 
-template <class K> constexpr Mode mode_of() {
-  if constexpr (requires { K::mode; }) return K::mode;
-  else return Mode::Elementwise;
+template <class K>
+constexpr Mode mode_of() {
+  if constexpr (requires { K::mode; })
+    return K::mode;
+  else
+    return Mode::Elementwise;
 }
-template <class K> constexpr Numerics numerics_of() {
-  if constexpr (requires { K::numerics; }) return K::numerics;
-  else return Numerics::exact;
+template <class K>
+constexpr Numerics numerics_of() {
+  if constexpr (requires { K::numerics; })
+    return K::numerics;
+  else
+    return Numerics::exact;
 }
-template <class K> constexpr bool width_generic_of() {
-  if constexpr (requires { K::width_generic; }) return K::width_generic;
-  else return false;
+template <class K>
+constexpr bool width_generic_of() {
+  if constexpr (requires { K::width_generic; })
+    return K::width_generic;
+  else
+    return false;
 }
 }  // namespace detail
 
@@ -113,7 +149,8 @@ template <class K> constexpr bool width_generic_of() {
 #endif
 /// A kernel of that type with no arguments: for recording, not for launching. Spec fields behind the last buffer and
 /// scalar keep their defaults; earlier ones are value-initialised.
-template <class K> K unbound() {
+template <class K>
+K unbound() {
   return []<std::size_t... I>(std::index_sequence<I...>) {
     return K{((void)I, detail::Unbound{})...};
   }(std::make_index_sequence<detail::required_fields<K>()>{});
@@ -123,12 +160,15 @@ template <class K> K unbound() {
 #endif
 
 /// What distinguishes this specialisation: spec fields and the presence of optional buffers, as canonical text.
-template <class K> std::string specialisation(const K& kernel) {
+template <class K>
+std::string specialisation(const K& kernel) {
   std::string spec;
   detail::for_each_field(kernel, [&]<class F>(std::string_view name, const F& field) {
     const auto add = [&](std::string value) { spec += (spec.empty() ? "" : ",") + std::string(name) + "=" + value; };
-    if constexpr (detail::is_optional_field<F>) add(field ? "present" : "absent");
-    else if constexpr (!detail::is_buffer_field<F> && !detail::is_scalar_field<F>) add(detail::spec_text(field));
+    if constexpr (detail::is_optional_field<F>)
+      add(field ? "present" : "absent");
+    else if constexpr (!detail::is_buffer_field<F> && !detail::is_scalar_field<F>)
+      add(detail::spec_text(field));
   });
   return spec;
 }
@@ -139,12 +179,14 @@ struct RecordOptions {
 
 /// Runs the kernel's body once and returns its IR: promoted, canonical, structurally verified.
 /// Throws iron::Error with the author's file and line.
-template <class K> std::shared_ptr<ir::Kernel> record(K kernel, std::string name, RecordOptions options = {}) {
-  detail::Recording recording(std::move(name), detail::mode_of<K>(), detail::numerics_of<K>(), detail::width_generic_of<K>(),
-                              specialisation(kernel), options.probe);
+template <class K>
+std::shared_ptr<ir::Kernel> record(K kernel, std::string name, RecordOptions options = {}) {
+  detail::Recording recording(std::move(name), detail::mode_of<K>(), detail::numerics_of<K>(),
+                              detail::width_generic_of<K>(), specialisation(kernel), options.probe);
   const auto bind = [&]<class F>(std::string_view field_name, F& field) {
     if constexpr (detail::is_buffer_field<F>)
-      field.bind(recording.param(field_name, ir::Type::memory(ir::Space::global, dtype_of<typename F::element>), F::kind, false));
+      field.bind(recording.param(field_name, ir::Type::memory(ir::Space::global, dtype_of<typename F::element>),
+                                 F::kind, false));
     else if constexpr (detail::is_scalar_field<F>)
       field.bind(recording.param(field_name, ir::Type::value(dtype_of<typename F::element>), detail::Access::in, true));
   };
@@ -161,7 +203,8 @@ template <class K> std::shared_ptr<ir::Kernel> record(K kernel, std::string name
 }
 
 /// The arguments that a kernel struct holds, in parameter order.
-template <class K> std::vector<BoundArg> arguments(const K& kernel) {
+template <class K>
+std::vector<BoundArg> arguments(const K& kernel) {
   std::vector<BoundArg> args;
   const auto add = [&]<class F>(std::string_view name, const F& field) {
     BoundArg a;
@@ -184,13 +227,18 @@ template <class K> std::vector<BoundArg> arguments(const K& kernel) {
   return args;
 }
 
-/// The grid that the kernel's own grid() gives; elementwise kernels without one get a thread an element of the largest output.
-template <class K> Grid grid_of(const K& kernel) {
-  if constexpr (requires { { kernel.grid() } -> std::convertible_to<Grid>; }) {
+/// The grid that the kernel's own grid() gives; elementwise kernels without one get a thread an element of the largest
+/// output.
+template <class K>
+Grid grid_of(const K& kernel) {
+  if constexpr (requires {
+                  { kernel.grid() } -> std::convertible_to<Grid>;
+                }) {
     return kernel.grid();
   } else {
     static_assert(detail::mode_of<K>() == Mode::Elementwise,
-                  "iron: this kernel has no grid(): give it one, or pass a Grid to launch (only elementwise kernels have a default)");
+                  "iron: this kernel has no grid(): give it one, or pass a Grid to launch (only elementwise kernels "
+                  "have a default)");
     u64 items = 0;
     for (const auto& a : arguments(kernel))
       if (!a.scalar && a.access != detail::Access::in) items = std::max(items, a.buffer.bytes / dtype_size(a.dtype));

@@ -7,29 +7,38 @@ namespace iron {
 
 enum class Swizzle : u8 { none, b32, b64, b128 };
 
-/// Threadgroup memory as a typed object: two of them cannot collide by name (D05). Lengths are host values; contents are
-/// undefined until stored (D32).
+/// Threadgroup memory as a typed object: two of them cannot collide by name (D05). Lengths are host values; contents
+/// are undefined until stored (D32).
 template <class T>
 class Shared {
  public:
   explicit Shared(u32 length, detail::Loc loc = detail::Loc::here())
-      : length_(length), id_(detail::emit(detail::Opcode::SharedNew, loc, {}, length, ir::Type::memory(ir::Space::shared, dtype_of<T>))) {}
+      : length_(length),
+        id_(detail::emit(detail::Opcode::SharedNew, loc, {}, length,
+                         ir::Type::memory(ir::Space::shared, dtype_of<T>))) {}
   /// rows x cols, row-major; the swizzle is one layout for every access to it.
   Shared(u32 rows, u32 cols, Swizzle swizzle = Swizzle::none, detail::Loc loc = detail::Loc::here())
-      : length_(rows * cols), cols_(cols),
+      : length_(rows * cols),
+        cols_(cols),
         id_(detail::emit(detail::Opcode::SharedNew, loc, {}, u64{rows} * cols,
-                         ir::Type::shared2d(dtype_of<T>, static_cast<u16>(rows), static_cast<u16>(cols), static_cast<ir::Swizzle>(swizzle)))) {}
+                         ir::Type::shared2d(dtype_of<T>, static_cast<u16>(rows), static_cast<u16>(cols),
+                                            static_cast<ir::Swizzle>(swizzle)))) {}
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
   /// Another typed view of the same bytes from an offset, a multiple of 16.
-  template <class U> static Shared over(const Shared<U>& other, u32 byte_offset, u32 length, detail::Loc loc = detail::Loc::here()) {
-    if (byte_offset % 16 || byte_offset + u64{length} * dtype_size(dtype_of<T>) > u64{other.length()} * dtype_size(dtype_of<U>))
-      detail::refuse("D16", "an alias at byte " + std::to_string(byte_offset) + " of " + std::to_string(length) + " elements does not fit", loc,
-                     "keep the offset a multiple of 16 and the view inside the array");
+  template <class U>
+  static Shared over(const Shared<U>& other, u32 byte_offset, u32 length, detail::Loc loc = detail::Loc::here()) {
+    if (byte_offset % 16 ||
+        byte_offset + u64{length} * dtype_size(dtype_of<T>) > u64{other.length()} * dtype_size(dtype_of<U>))
+      detail::refuse("D16",
+                     "an alias at byte " + std::to_string(byte_offset) + " of " + std::to_string(length) +
+                         " elements does not fit",
+                     loc, "keep the offset a multiple of 16 and the view inside the array");
     Shared s;
     s.length_ = length;
-    s.id_ = detail::emit(detail::Opcode::SharedAlias, loc, {{other.memory()}}, byte_offset, ir::Type::memory(ir::Space::shared, dtype_of<T>));
+    s.id_ = detail::emit(detail::Opcode::SharedAlias, loc, {{other.memory()}}, byte_offset,
+                         ir::Type::memory(ir::Space::shared, dtype_of<T>));
     return s;
   }
 
@@ -45,7 +54,8 @@ class Shared {
 
  private:
   Shared() = default;
-  template <class U> friend class Shared;
+  template <class U>
+  friend class Shared;
   u32 length_ = 0, cols_ = 0;
   detail::Id id_ = detail::no_id;
 };
@@ -64,18 +74,26 @@ class Local {
   detail::Id id_;
 };
 
-/// All threads of the threadgroup arrive before any leaves; their earlier accesses are seen by all (D22 if some may not arrive).
+/// All threads of the threadgroup arrive before any leaves; their earlier accesses are seen by all (D22 if some may not
+/// arrive).
 inline void barrier(detail::Loc loc = detail::Loc::here()) { detail::emit(detail::Opcode::Barrier, loc, {}); }
-inline void simdgroup_barrier(detail::Loc loc = detail::Loc::here()) { detail::emit(detail::Opcode::SimdBarrier, loc, {}); }
-
-enum class Order : u8 { relaxed, acquire, release, acq_rel };
-enum class Within : u8 { threadgroup = static_cast<u8>(ir::Scope::threadgroup), grid = static_cast<u8>(ir::Scope::grid) };
-
-inline void fence(Order order, Within scope = Within::grid, detail::Loc loc = detail::Loc::here()) {
-  detail::emit(detail::Opcode::Fence, loc, {}, ir::pack(ir::AtomicImm{{}, static_cast<ir::MemoryOrder>(order), static_cast<ir::Scope>(scope)}));
+inline void simdgroup_barrier(detail::Loc loc = detail::Loc::here()) {
+  detail::emit(detail::Opcode::SimdBarrier, loc, {});
 }
 
-/// What an atomic returns. It is no operand: name it, `Val old{atomic_add(n[0], 1u)};`, so that its place in the order is written.
+enum class Order : u8 { relaxed, acquire, release, acq_rel };
+enum class Within : u8 {
+  threadgroup = static_cast<u8>(ir::Scope::threadgroup),
+  grid = static_cast<u8>(ir::Scope::grid)
+};
+
+inline void fence(Order order, Within scope = Within::grid, detail::Loc loc = detail::Loc::here()) {
+  detail::emit(detail::Opcode::Fence, loc, {},
+               ir::pack(ir::AtomicImm{{}, static_cast<ir::MemoryOrder>(order), static_cast<ir::Scope>(scope)}));
+}
+
+/// What an atomic returns. It is no operand: name it, `Val old{atomic_add(n[0], 1u)};`, so that its place in the order
+/// is written.
 template <class T>
 class Once {
  public:
@@ -88,13 +106,17 @@ class Once {
   detail::Id id_;
   detail::Loc loc_;
 };
-template <class T> Val(Once<T>) -> Val<T>;
+template <class T>
+Val(Once<T>) -> Val<T>;
 
-#define IRON_ATOMIC(name, Kind)                                                                                                    \
-  template <class T>                                                                                                               \
-  Once<T> name(const Elem<T>& e, std::type_identity_t<Use<T>> v, Order order = Order::relaxed, Within scope = Within::grid) {      \
-    return Once<T>(detail::emit(detail::Opcode::AtomicRmw, v.loc, {{e.memory()}, e.index(), v.arg},                                \
-                                ir::pack(ir::AtomicImm{ir::AtomicKind::Kind, static_cast<ir::MemoryOrder>(order), static_cast<ir::Scope>(scope)})), v.loc); \
+#define IRON_ATOMIC(name, Kind)                                                                                   \
+  template <class T>                                                                                              \
+  Once<T> name(const Elem<T>& e, std::type_identity_t<Use<T>> v, Order order = Order::relaxed,                    \
+               Within scope = Within::grid) {                                                                     \
+    return Once<T>(detail::emit(detail::Opcode::AtomicRmw, v.loc, {{e.memory()}, e.index(), v.arg},               \
+                                ir::pack(ir::AtomicImm{ir::AtomicKind::Kind, static_cast<ir::MemoryOrder>(order), \
+                                                       static_cast<ir::Scope>(scope)})),                          \
+                   v.loc);                                                                                        \
   }
 IRON_ATOMIC(atomic_add, add)
 IRON_ATOMIC(atomic_min, min)
@@ -107,22 +129,32 @@ IRON_ATOMIC(atomic_inc_wrap, inc_wrap)  ///< old >= v ? 0 : old + 1
 #undef IRON_ATOMIC
 
 template <class T>
-Once<T> atomic_compare_exchange(const Elem<T>& e, std::type_identity_t<Use<T>> expected, std::type_identity_t<Use<T>> desired,
-                                Order order = Order::relaxed, Within scope = Within::grid) {
-  return Once<T>(detail::emit(detail::Opcode::AtomicCas, expected.loc, {{e.memory()}, e.index(), expected.arg, desired.arg},
-                              ir::pack(ir::AtomicImm{ir::AtomicKind::exchange, static_cast<ir::MemoryOrder>(order), static_cast<ir::Scope>(scope)})), expected.loc);
+Once<T> atomic_compare_exchange(const Elem<T>& e, std::type_identity_t<Use<T>> expected,
+                                std::type_identity_t<Use<T>> desired, Order order = Order::relaxed,
+                                Within scope = Within::grid) {
+  return Once<T>(
+      detail::emit(detail::Opcode::AtomicCas, expected.loc, {{e.memory()}, e.index(), expected.arg, desired.arg},
+                   ir::pack(ir::AtomicImm{ir::AtomicKind::exchange, static_cast<ir::MemoryOrder>(order),
+                                          static_cast<ir::Scope>(scope)})),
+      expected.loc);
 }
 template <class T>
-Once<T> atomic_load(const Elem<T>& e, Order order = Order::relaxed, Within scope = Within::grid, detail::Loc loc = detail::Loc::here()) {
+Once<T> atomic_load(const Elem<T>& e, Order order = Order::relaxed, Within scope = Within::grid,
+                    detail::Loc loc = detail::Loc::here()) {
   return Once<T>(detail::emit(detail::Opcode::AtomicLoad, loc, {{e.memory()}, e.index()},
-                              ir::pack(ir::AtomicImm{ir::AtomicKind::exchange, static_cast<ir::MemoryOrder>(order), static_cast<ir::Scope>(scope)})), loc);
+                              ir::pack(ir::AtomicImm{ir::AtomicKind::exchange, static_cast<ir::MemoryOrder>(order),
+                                                     static_cast<ir::Scope>(scope)})),
+                 loc);
 }
 template <class T>
-void atomic_store(const Elem<T>& e, std::type_identity_t<Use<T>> v, Order order = Order::relaxed, Within scope = Within::grid) {
+void atomic_store(const Elem<T>& e, std::type_identity_t<Use<T>> v, Order order = Order::relaxed,
+                  Within scope = Within::grid) {
   detail::emit(detail::Opcode::AtomicStore, v.loc, {{e.memory()}, e.index(), v.arg},
-               ir::pack(ir::AtomicImm{ir::AtomicKind::exchange, static_cast<ir::MemoryOrder>(order), static_cast<ir::Scope>(scope)}));
+               ir::pack(ir::AtomicImm{ir::AtomicKind::exchange, static_cast<ir::MemoryOrder>(order),
+                                      static_cast<ir::Scope>(scope)}));
 }
-/// A number handed out once a threadgroup, in the order in which threadgroups start. The counter is zero before the launch.
+/// A number handed out once a threadgroup, in the order in which threadgroups start. The counter is zero before the
+/// launch.
 inline Val<Index> ticket(const Elem<u32>& counter, detail::Loc loc = detail::Loc::here()) {
   return Val<Index>(detail::emit(detail::Opcode::Ticket, loc, {{counter.memory()}, counter.index()}), loc);
 }
@@ -130,7 +162,8 @@ inline Val<Index> ticket(const Elem<u32>& counter, detail::Loc loc = detail::Loc
 template <class T>
 Once<T> wait_until_not(const Elem<T>& e, std::type_identity_t<Use<T>> mask, std::type_identity_t<Use<T>> value) {
   return Once<T>(detail::emit(detail::Opcode::WaitUntil, mask.loc, {{e.memory()}, e.index(), mask.arg, value.arg},
-                              ir::pack(ir::WaitImm{ir::CompareKind::ne, ir::Scope::grid})), mask.loc);
+                              ir::pack(ir::WaitImm{ir::CompareKind::ne, ir::Scope::grid})),
+                 mask.loc);
 }
 
 }  // namespace iron

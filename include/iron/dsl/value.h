@@ -8,37 +8,57 @@
 
 namespace iron {
 
-template <class T> class Val;
-template <class T> class Var;
-template <class T> class Scalar;
-template <class T> class Elem;
-template <class T> struct Use;
-template <class T> struct Operand;
+template <class T>
+class Val;
+template <class T>
+class Var;
+template <class T>
+class Scalar;
+template <class T>
+class Elem;
+template <class T>
+struct Use;
+template <class T>
+struct Operand;
 
-template <class T> concept DeviceFloat = is_float(dtype_of<T>);
-template <class T> concept DeviceInt = is_int(dtype_of<T>);
-template <class T> concept DeviceIntOrIndex = DeviceInt<T> || std::same_as<T, Index>;
-template <class T> concept DeviceNumber = DeviceFloat<T> || DeviceIntOrIndex<T>;
-template <class T> concept DeviceType = dtype_of<T> != DType::none;
+template <class T>
+concept DeviceFloat = is_float(dtype_of<T>);
+template <class T>
+concept DeviceInt = is_int(dtype_of<T>);
+template <class T>
+concept DeviceIntOrIndex = DeviceInt<T> || std::same_as<T, Index>;
+template <class T>
+concept DeviceNumber = DeviceFloat<T> || DeviceIntOrIndex<T>;
+template <class T>
+concept DeviceType = dtype_of<T> != DType::none;
 
 /// Anything that is an operand of element type T by itself: Val, Var, Scalar, an element of a writable buffer.
-template <class V> concept DeviceValue = requires { typename std::remove_cvref_t<V>::device_type; };
-template <class V> using device_type_of = typename std::remove_cvref_t<V>::device_type;
+template <class V>
+concept DeviceValue = requires { typename std::remove_cvref_t<V>::device_type; };
+template <class V>
+using device_type_of = typename std::remove_cvref_t<V>::device_type;
 
 namespace detail {
 template <class T, class H>
 concept HostConstant = (std::same_as<H, bool> && std::same_as<T, bool>) ||
-                       (!std::same_as<H, bool> && ((DeviceFloat<T> && std::is_arithmetic_v<H>) || (DeviceIntOrIndex<T> && std::integral<H>)));
+                       (!std::same_as<H, bool> &&
+                        ((DeviceFloat<T> && std::is_arithmetic_v<H>) || (DeviceIntOrIndex<T> && std::integral<H>)));
 // u32 data widens to Index by itself; nothing else converts.
-template <class To, class From> inline constexpr bool widens = std::same_as<To, Index> && std::same_as<From, u32>;
-template <class A, class B> inline constexpr bool compatible = std::same_as<A, B> || widens<A, B> || widens<B, A>;
+template <class To, class From>
+inline constexpr bool widens = std::same_as<To, Index> && std::same_as<From, u32>;
+template <class A, class B>
+inline constexpr bool compatible = std::same_as<A, B> || widens<A, B> || widens<B, A>;
 }  // namespace detail
 
 namespace detail {
 // Its name is the message where a bool value meets a host condition.
-template <class T> concept d28_no_truth_on_the_host_use_if_or_select = !std::same_as<T, bool>;
+template <class T>
+concept d28_no_truth_on_the_host_use_if_or_select = !std::same_as<T, bool>;
 // A type that waits for T: the classes of bool and Index operands are complete only further down.
-template <class R, class> struct Later { using type = R; };
+template <class R, class>
+struct Later {
+  using type = R;
+};
 }  // namespace detail
 
 /// The operators of element type T, found through their operands. All are recorded at the line that writes them.
@@ -51,14 +71,20 @@ struct Operand {
   using UseI32 = Use<typename detail::Later<i32, T>::type>;
 
   // Not for T = bool, where it would compete with the recorded && and ||.
-  template <class X = void> explicit operator bool() const requires(detail::d28_no_truth_on_the_host_use_if_or_select<T>) {
-    static_assert(detail::always_false<X>, "iron D28: a device value has no truth on the host: use if_(...), select(...) or range(...)");
+  template <class X = void>
+  explicit operator bool() const
+    requires(detail::d28_no_truth_on_the_host_use_if_or_select<T>)
+  {
+    static_assert(detail::always_false<X>,
+                  "iron D28: a device value has no truth on the host: use if_(...), select(...) or range(...)");
     return false;
   }
 
-#define IRON_BINARY(symbol, Code, Result, Constraint)                                   \
-  friend Result operator symbol(Use<T> a, Use<T> b) requires Constraint {               \
-    return Result(detail::emit(detail::Opcode::Code, a.loc, {a.arg, b.arg}), a.loc);    \
+#define IRON_BINARY(symbol, Code, Result, Constraint)                                \
+  friend Result operator symbol(Use<T> a, Use<T> b)                                  \
+    requires Constraint                                                              \
+  {                                                                                  \
+    return Result(detail::emit(detail::Opcode::Code, a.loc, {a.arg, b.arg}), a.loc); \
   }
   IRON_BINARY(+, Add, Val<T>, DeviceNumber<T>)
   IRON_BINARY(-, Sub, Val<T>, DeviceNumber<T>)
@@ -78,14 +104,22 @@ struct Operand {
   IRON_BINARY(!=, Ne, ValBool, DeviceType<T>)
 #undef IRON_BINARY
 
-#define IRON_UNARY_OPERATOR(symbol, Code, Constraint) \
-  friend Val<T> operator symbol(Use<T> a) requires Constraint { return Val<T>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}), a.loc); }
+#define IRON_UNARY_OPERATOR(symbol, Code, Constraint)                         \
+  friend Val<T> operator symbol(Use<T> a)                                     \
+    requires Constraint                                                       \
+  {                                                                           \
+    return Val<T>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}), a.loc); \
+  }
   IRON_UNARY_OPERATOR(-, Neg, DeviceNumber<T>)
   IRON_UNARY_OPERATOR(~, Not, DeviceIntOrIndex<T>)
 #undef IRON_UNARY_OPERATOR
 
-#define IRON_UNARY(name, Code, Constraint) \
-  friend Val<T> name(Use<T> a) requires Constraint { return Val<T>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}), a.loc); }
+#define IRON_UNARY(name, Code, Constraint)                                    \
+  friend Val<T> name(Use<T> a)                                                \
+    requires Constraint                                                       \
+  {                                                                           \
+    return Val<T>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}), a.loc); \
+  }
   IRON_UNARY(abs, Abs, DeviceNumber<T>)
   IRON_UNARY(sign, Sign, DeviceNumber<T>)
   IRON_UNARY(sqrt, Sqrt, DeviceFloat<T>)
@@ -132,8 +166,12 @@ struct Operand {
   IRON_UNARY(bit_reverse, BitReverse, DeviceInt<T>)
 #undef IRON_UNARY
 
-#define IRON_NARY(name, Code, Constraint, params, args)                                                        \
-  friend Val<T> name params requires Constraint { return Val<T>(detail::emit(detail::Opcode::Code, a.loc, args), a.loc); }
+#define IRON_NARY(name, Code, Constraint, params, args)                    \
+  friend Val<T> name params                                                \
+    requires Constraint                                                    \
+  {                                                                        \
+    return Val<T>(detail::emit(detail::Opcode::Code, a.loc, args), a.loc); \
+  }
 #define IRON_ARGS(...) {__VA_ARGS__}
   IRON_NARY(min, Min, DeviceNumber<T>, (Use<T> a, Use<T> b), IRON_ARGS(a.arg, b.arg))
   IRON_NARY(max, Max, DeviceNumber<T>, (Use<T> a, Use<T> b), IRON_ARGS(a.arg, b.arg))
@@ -144,22 +182,31 @@ struct Operand {
   IRON_NARY(fma, Fma, DeviceFloat<T>, (Use<T> a, Use<T> b, Use<T> c), IRON_ARGS(a.arg, b.arg, c.arg))
   IRON_NARY(funnel_shl, FunnelShl, DeviceInt<T>, (Use<T> a, Use<T> b, Use<T> c), IRON_ARGS(a.arg, b.arg, c.arg))
   IRON_NARY(funnel_shr, FunnelShr, DeviceInt<T>, (Use<T> a, Use<T> b, Use<T> c), IRON_ARGS(a.arg, b.arg, c.arg))
-  IRON_NARY(bit_extract, BitExtract, DeviceInt<T>, (Use<T> a, Use<T> offset, Use<T> count), IRON_ARGS(a.arg, offset.arg, count.arg))
-  IRON_NARY(bit_insert, BitInsert, DeviceInt<T>, (Use<T> a, Use<T> value, Use<T> offset, Use<T> count), IRON_ARGS(a.arg, value.arg, offset.arg, count.arg))
+  IRON_NARY(bit_extract, BitExtract, DeviceInt<T>, (Use<T> a, Use<T> offset, Use<T> count),
+            IRON_ARGS(a.arg, offset.arg, count.arg))
+  IRON_NARY(bit_insert, BitInsert, DeviceInt<T>, (Use<T> a, Use<T> value, Use<T> offset, Use<T> count),
+            IRON_ARGS(a.arg, value.arg, offset.arg, count.arg))
   IRON_NARY(ldexp, Ldexp, DeviceFloat<T>, (Use<T> a, UseI32 exponent), IRON_ARGS(a.arg, exponent.arg))
-  IRON_NARY(bounded, Bounded, DeviceIntOrIndex<T>, (Use<T> a, Use<T> low, Use<T> high), IRON_ARGS(a.arg, low.arg, high.arg))
+  IRON_NARY(bounded, Bounded, DeviceIntOrIndex<T>, (Use<T> a, Use<T> low, Use<T> high),
+            IRON_ARGS(a.arg, low.arg, high.arg))
 #undef IRON_NARY
 #undef IRON_ARGS
-  friend ValBool is_nan(Use<T> a) requires DeviceFloat<T> { return ValBool(detail::emit(detail::Opcode::IsNan, a.loc, {a.arg}), a.loc); }
+  friend ValBool is_nan(Use<T> a)
+    requires DeviceFloat<T>
+  {
+    return ValBool(detail::emit(detail::Opcode::IsNan, a.loc, {a.arg}), a.loc);
+  }
   /// Both values are evaluated: a select cannot guard a load (D08), load_or can.
   friend Val<T> select(UseBool condition, Use<T> a, Use<T> b) {
     return Val<T>(detail::emit(detail::Opcode::Select, condition.loc, {condition.arg, a.arg, b.arg}), condition.loc);
   }
 
   // Over the simdgroup of 32 lanes and over the threadgroup: all their threads must arrive (R5), orders are fixed (R4).
-#define IRON_REDUCE(name, Code, Kind, Constraint)                                                                          \
-  friend Val<T> name(Use<T> a) requires Constraint {                                                                       \
-    return Val<T>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}, ir::pack(ir::ReduceKind::Kind)), a.loc);              \
+#define IRON_REDUCE(name, Code, Kind, Constraint)                                                             \
+  friend Val<T> name(Use<T> a)                                                                                \
+    requires Constraint                                                                                       \
+  {                                                                                                           \
+    return Val<T>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}, ir::pack(ir::ReduceKind::Kind)), a.loc); \
   }
   IRON_REDUCE(simd_sum, SimdReduce, sum, DeviceNumber<T>)
   IRON_REDUCE(simd_product, SimdReduce, prod, DeviceNumber<T>)
@@ -173,9 +220,13 @@ struct Operand {
   IRON_REDUCE(threadgroup_min, GroupReduce, min, DeviceNumber<T>)
   IRON_REDUCE(threadgroup_max, GroupReduce, max, DeviceNumber<T>)
 #undef IRON_REDUCE
-#define IRON_SCAN(name, Code, Kind, Exclusive)                                                                             \
-  friend Val<T> name(Use<T> a) requires DeviceNumber<T> {                                                                  \
-    return Val<T>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}, ir::pack(ir::ScanImm{ir::ReduceKind::Kind, Exclusive})), a.loc); \
+#define IRON_SCAN(name, Code, Kind, Exclusive)                                                                      \
+  friend Val<T> name(Use<T> a)                                                                                      \
+    requires DeviceNumber<T>                                                                                        \
+  {                                                                                                                 \
+    return Val<T>(                                                                                                  \
+        detail::emit(detail::Opcode::Code, a.loc, {a.arg}, ir::pack(ir::ScanImm{ir::ReduceKind::Kind, Exclusive})), \
+        a.loc);                                                                                                     \
   }
   IRON_SCAN(simd_scan_sum, SimdScan, sum, false)
   IRON_SCAN(simd_scan_sum_exclusive, SimdScan, sum, true)
@@ -220,26 +271,35 @@ struct Operand {
 };
 
 // Two operands of different element types: the first line of the error says what to write.
-#define IRON_MIXED(symbol)                                                                                       \
-  template <DeviceValue A, DeviceValue B>                                                                        \
-    requires(!detail::compatible<device_type_of<A>, device_type_of<B>>)                                          \
-  void operator symbol(const A&, const B&) {                                                                     \
-    static_assert(detail::always_false<A>, "iron: the operands have different element types: convert one with cast<T>(value)"); \
+#define IRON_MIXED(symbol)                                                                             \
+  template <DeviceValue A, DeviceValue B>                                                              \
+    requires(!detail::compatible<device_type_of<A>, device_type_of<B>>)                                \
+  void operator symbol(const A&, const B&) {                                                           \
+    static_assert(detail::always_false<A>,                                                             \
+                  "iron: the operands have different element types: convert one with cast<T>(value)"); \
   }
-IRON_MIXED(+) IRON_MIXED(-) IRON_MIXED(*) IRON_MIXED(/) IRON_MIXED(%) IRON_MIXED(&) IRON_MIXED(|) IRON_MIXED(^)
-IRON_MIXED(<) IRON_MIXED(<=) IRON_MIXED(>) IRON_MIXED(>=) IRON_MIXED(==) IRON_MIXED(!=)
+IRON_MIXED(+)
+IRON_MIXED(-) IRON_MIXED(*) IRON_MIXED(/) IRON_MIXED(%) IRON_MIXED(&) IRON_MIXED(|) IRON_MIXED(^) IRON_MIXED(<)
+    IRON_MIXED(<=) IRON_MIXED(>) IRON_MIXED(>=) IRON_MIXED(==) IRON_MIXED(!=)
 #undef IRON_MIXED
 
-/// An immutable device value. Copying it copies the name, not the computation; there is no assignment: that is a Var.
-template <class T>
-class [[nodiscard]] Val : public Operand<T> {
+    /// An immutable device value. Copying it copies the name, not the computation; there is no assignment: that is a
+    /// Var.
+    template <class T>
+    class [[nodiscard]] Val : public Operand<T> {
  public:
   explicit Val(detail::Id id, detail::Loc loc, bool named = false) : id_(id), named_(named), loc_(loc) {}
   Val(const Val&) = default;
-  Val(Elem<T>&& e, detail::Loc l = detail::Loc::here()) : Val(Use<T>(std::move(e), l)) {}  // NOLINT(google-explicit-constructor)
-  Val(const Var<T>& v, detail::Loc l = detail::Loc::here()) : Val(Use<T>(v, l)) {}         // NOLINT(google-explicit-constructor)
-  Val(const Scalar<T>& s, detail::Loc l = detail::Loc::here()) : Val(Use<T>(s, l)) {}      // NOLINT(google-explicit-constructor)
-  Val(Use<T> u) : id_(u.arg.id), loc_(u.loc) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
+  Val(Elem<T>&& e, detail::Loc l = detail::Loc::here())
+      : Val(Use<T>(std::move(e), l)) {}  // NOLINT(google-explicit-constructor)
+  Val(const Var<T>& v, detail::Loc l = detail::Loc::here())
+      : Val(Use<T>(v, l)) {}  // NOLINT(google-explicit-constructor)
+  Val(const Scalar<T>& s, detail::Loc l = detail::Loc::here())
+      : Val(Use<T>(s, l)) {}  // NOLINT(google-explicit-constructor)
+  Val(Use<T> u)
+      : id_(u.arg.id),
+        named_(!u.arg.unnamed),
+        loc_(u.loc) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
   Val& operator=(const Val&) = delete;
   detail::Id id() const { return id_; }
   detail::Loc loc() const { return loc_; }
@@ -250,9 +310,12 @@ class [[nodiscard]] Val : public Operand<T> {
   bool named_ = false;
   detail::Loc loc_;
 };
-template <class T> Val(Elem<T>) -> Val<T>;
-template <class T> Val(const Var<T>&) -> Val<T>;
-template <class T> Val(Scalar<T>) -> Val<T>;
+template <class T>
+Val(Elem<T>) -> Val<T>;
+template <class T>
+Val(const Var<T>&) -> Val<T>;
+template <class T>
+Val(Scalar<T>) -> Val<T>;
 
 /// An operand on its way into an op: remembers the line that wrote it and whether it has a name.
 template <class T>
@@ -260,11 +323,13 @@ struct Use {
   detail::Arg arg;
   detail::Loc loc;
 
-  Use(const Val<T>& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), false}, loc(l) {}  // NOLINT(google-explicit-constructor)
-  Use(Val<T>&& v, detail::Loc l = detail::Loc::here()) : arg{v.id(), !v.named()}, loc(l) {}  // NOLINT(google-explicit-constructor)
-  Use(const Var<T>& v, detail::Loc l = detail::Loc::here());                                // NOLINT(google-explicit-constructor)
-  Use(const Scalar<T>& s, detail::Loc l = detail::Loc::here());                             // NOLINT(google-explicit-constructor)
-  Use(Elem<T>&& e, detail::Loc l = detail::Loc::here());                                    // NOLINT(google-explicit-constructor)
+  Use(const Val<T>& v, detail::Loc l = detail::Loc::here())
+      : arg{v.id(), false}, loc(l) {}  // NOLINT(google-explicit-constructor)
+  Use(Val<T>&& v, detail::Loc l = detail::Loc::here())
+      : arg{v.id(), !v.named()}, loc(l) {}                       // NOLINT(google-explicit-constructor)
+  Use(const Var<T>& v, detail::Loc l = detail::Loc::here());     // NOLINT(google-explicit-constructor)
+  Use(const Scalar<T>& s, detail::Loc l = detail::Loc::here());  // NOLINT(google-explicit-constructor)
+  Use(Elem<T>&& e, detail::Loc l = detail::Loc::here());         // NOLINT(google-explicit-constructor)
   /// A named element would read again at each use: write `Val v = y[i];`.
   Use(const Elem<T>&, detail::Loc = detail::Loc::here()) = delete;
   Use(Elem<T>&, detail::Loc = detail::Loc::here()) = delete;
@@ -272,9 +337,12 @@ struct Use {
   template <class H>
     requires detail::HostConstant<T, H>
   Use(H h, detail::Loc l = detail::Loc::here()) : loc(l) {  // NOLINT(google-explicit-constructor)
-    if constexpr (std::same_as<H, bool>) arg.id = detail::constant(DType::boolean, h, l);
-    else if constexpr (DeviceFloat<T>) arg.id = detail::constant_of(dtype_of<T>, static_cast<f64>(h), l);
-    else arg.id = detail::constant_of(dtype_of<T>, static_cast<i64>(h), std::is_unsigned_v<H>, l);
+    if constexpr (std::same_as<H, bool>)
+      arg.id = detail::constant(DType::boolean, h, l);
+    else if constexpr (DeviceFloat<T>)
+      arg.id = detail::constant_of(dtype_of<T>, static_cast<f64>(h), l);
+    else
+      arg.id = detail::constant_of(dtype_of<T>, static_cast<i64>(h), std::is_unsigned_v<H>, l);
   }
   Use(T h, detail::Loc l = detail::Loc::here())  // NOLINT(google-explicit-constructor)
     requires(std::same_as<T, f16> || std::same_as<T, bf16>)
@@ -292,18 +360,22 @@ struct Use {
 template <class T>
 class Var : public Operand<T> {
  public:
-  explicit Var(Use<T> init) : slot_(detail::slot_new(dtype_of<T>, init.loc)) { detail::slot_store(slot_, init.arg, init.loc); }
+  explicit Var(Use<T> init) : slot_(detail::slot_new(dtype_of<T>, init.loc)) {
+    detail::slot_store(slot_, init.arg, init.loc);
+  }
   Var(const Var&) = delete;
   Var& operator=(const Var& v) { return *this = Use<T>(v); }
   Var& operator=(Use<T> v) {
     detail::slot_store(slot_, v.arg, v.loc);
     return *this;
   }
-#define IRON_COMPOUND(symbol, Code, Constraint)                                                         \
-  Var& operator symbol(Use<T> v) requires Constraint {                                                  \
-    const detail::Id old = detail::slot_load(slot_, v.loc);                                             \
-    detail::slot_store(slot_, {detail::emit(detail::Opcode::Code, v.loc, {{old}, v.arg})}, v.loc);      \
-    return *this;                                                                                       \
+#define IRON_COMPOUND(symbol, Code, Constraint)                                                    \
+  Var& operator symbol(Use<T> v)                                                                   \
+    requires Constraint                                                                            \
+  {                                                                                                \
+    const detail::Id old = detail::slot_load(slot_, v.loc);                                        \
+    detail::slot_store(slot_, {detail::emit(detail::Opcode::Code, v.loc, {{old}, v.arg})}, v.loc); \
+    return *this;                                                                                  \
   }
   IRON_COMPOUND(+=, Add, DeviceNumber<T>)
   IRON_COMPOUND(-=, Sub, DeviceNumber<T>)
@@ -341,21 +413,25 @@ class Vars {
 
  private:
   u32 check(u32 i) const {
-    if (i >= count_) detail::refuse("D16", "variable " + std::to_string(i) + " of " + std::to_string(count_), detail::Loc{}, "index Vars with 0 to size() - 1");
+    if (i >= count_)
+      detail::refuse("D16", "variable " + std::to_string(i) + " of " + std::to_string(count_), detail::Loc{},
+                     "index Vars with 0 to size() - 1");
     return i;
   }
   u32 count_;
   Var<T>* vars_;
 };
 
-// Logic of bool operands. Exact matches for their types: the refusal of host truth (D28) is a conversion to bool, which would
-// tie with the conversion to Use and make !, && and || ambiguous.
+// Logic of bool operands. Exact matches for their types: the refusal of host truth (D28) is a conversion to bool, which
+// would tie with the conversion to Use and make !, && and || ambiguous.
 namespace detail {
-template <class V> concept DeviceBool = DeviceValue<V> && std::same_as<device_type_of<V>, bool>;
+template <class V>
+concept DeviceBool = DeviceValue<V> && std::same_as<device_type_of<V>, bool>;
 template <class A, class B>
 concept LogicOperands = (DeviceBool<A> && (DeviceBool<B> || std::same_as<std::remove_cvref_t<B>, bool>)) ||
                         (DeviceBool<B> && std::same_as<std::remove_cvref_t<A>, bool>);
-template <class V> Use<bool> logic_operand(V&& v) {
+template <class V>
+Use<bool> logic_operand(V&& v) {
   if constexpr (requires { v.loc(); }) {
     const Loc loc = v.loc();
     return Use<bool>(std::forward<V>(v), loc);
@@ -363,17 +439,21 @@ template <class V> Use<bool> logic_operand(V&& v) {
     return Use<bool>(std::forward<V>(v));
   }
 }
-inline Val<bool> logic(Opcode code, Use<bool> a, Use<bool> b) { return Val<bool>(emit(code, a.loc, {a.arg, b.arg}), a.loc); }
+inline Val<bool> logic(Opcode code, Use<bool> a, Use<bool> b) {
+  return Val<bool>(emit(code, a.loc, {a.arg, b.arg}), a.loc);
+}
 }  // namespace detail
 template <class A, class B>
   requires detail::LogicOperands<A, B>
 Val<bool> operator&&(A&& a, B&& b) {
-  return detail::logic(detail::Opcode::And, detail::logic_operand(std::forward<A>(a)), detail::logic_operand(std::forward<B>(b)));
+  return detail::logic(detail::Opcode::And, detail::logic_operand(std::forward<A>(a)),
+                       detail::logic_operand(std::forward<B>(b)));
 }
 template <class A, class B>
   requires detail::LogicOperands<A, B>
 Val<bool> operator||(A&& a, B&& b) {
-  return detail::logic(detail::Opcode::Or, detail::logic_operand(std::forward<A>(a)), detail::logic_operand(std::forward<B>(b)));
+  return detail::logic(detail::Opcode::Or, detail::logic_operand(std::forward<A>(a)),
+                       detail::logic_operand(std::forward<B>(b)));
 }
 template <detail::DeviceBool V>
 Val<bool> operator!(V&& v) {
@@ -385,8 +465,10 @@ Val<bool> operator!(V&& v) {
 template <DeviceType To, DeviceValue V>
 Val<To> cast(V&& v, detail::Loc loc = detail::Loc::here()) {
   const Use<device_type_of<V>> u(std::forward<V>(v), loc);
-  if constexpr (std::same_as<To, device_type_of<V>>) return Val<To>(u.arg.id, loc, !u.arg.unnamed);
-  else return Val<To>(detail::emit(detail::Opcode::Cast, loc, {u.arg}, 0, ir::Type::value(dtype_of<To>)), loc);
+  if constexpr (std::same_as<To, device_type_of<V>>)
+    return Val<To>(u.arg.id, loc, !u.arg.unnamed);
+  else
+    return Val<To>(detail::emit(detail::Opcode::Cast, loc, {u.arg}, 0, ir::Type::value(dtype_of<To>)), loc);
 }
 /// The same bits as another type of that size.
 template <DeviceType To, DeviceValue V>
@@ -402,13 +484,25 @@ Val<T> select(Use<bool> condition, std::type_identity_t<Use<T>> a, std::type_ide
 }
 /// A named constant: `constant<f32>(0.5)`.
 template <DeviceType T>
-Val<T> constant(std::type_identity_t<Use<T>> value) { return Val<T>(value); }
+Val<T> constant(std::type_identity_t<Use<T>> value) {
+  return Val<T>(value);
+}
 
-inline Val<bool> simd_any(Use<bool> a) { return Val<bool>(detail::emit(detail::Opcode::SimdAny, a.loc, {a.arg}), a.loc); }
-inline Val<bool> simd_all(Use<bool> a) { return Val<bool>(detail::emit(detail::Opcode::SimdAll, a.loc, {a.arg}), a.loc); }
-inline Val<u32> simd_ballot(Use<bool> a) { return Val<u32>(detail::emit(detail::Opcode::SimdBallot, a.loc, {a.arg}), a.loc); }
-inline Val<bool> threadgroup_any(Use<bool> a) { return Val<bool>(detail::emit(detail::Opcode::GroupAny, a.loc, {a.arg}), a.loc); }
-inline Val<bool> threadgroup_all(Use<bool> a) { return Val<bool>(detail::emit(detail::Opcode::GroupAll, a.loc, {a.arg}), a.loc); }
+inline Val<bool> simd_any(Use<bool> a) {
+  return Val<bool>(detail::emit(detail::Opcode::SimdAny, a.loc, {a.arg}), a.loc);
+}
+inline Val<bool> simd_all(Use<bool> a) {
+  return Val<bool>(detail::emit(detail::Opcode::SimdAll, a.loc, {a.arg}), a.loc);
+}
+inline Val<u32> simd_ballot(Use<bool> a) {
+  return Val<u32>(detail::emit(detail::Opcode::SimdBallot, a.loc, {a.arg}), a.loc);
+}
+inline Val<bool> threadgroup_any(Use<bool> a) {
+  return Val<bool>(detail::emit(detail::Opcode::GroupAny, a.loc, {a.arg}), a.loc);
+}
+inline Val<bool> threadgroup_all(Use<bool> a) {
+  return Val<bool>(detail::emit(detail::Opcode::GroupAll, a.loc, {a.arg}), a.loc);
+}
 
 #define IRON_DECODE(name, Code) \
   inline Val<f32> name(Use<u32> a) { return Val<f32>(detail::emit(detail::Opcode::Code, a.loc, {a.arg}), a.loc); }

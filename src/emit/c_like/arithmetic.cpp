@@ -11,10 +11,14 @@ namespace {
 bool is16(DType t) { return t == DType::f16 || t == DType::bf16; }
 DType unsigned_of(DType t) {
   switch (dtype_size(t)) {
-    case 1: return DType::u8;
-    case 2: return DType::u16;
-    case 4: return DType::u32;
-    default: return DType::u64;
+    case 1:
+      return DType::u8;
+    case 2:
+      return DType::u16;
+    case 4:
+      return DType::u32;
+    default:
+      return DType::u64;
   }
 }
 u32 width(Emitter& e, DType t) { return t == DType::index && e.options().index_is_32 ? 32 : dtype_bits(t); }
@@ -34,16 +38,19 @@ Expr add_sub_mul(Emitter& e, const LaneCall& c) {
   const bool product = c.code == Opcode::Mul;
   const std::string_view op = c.code == Opcode::Add ? "+" : product ? "*" : "-";
   const Prec prec = product ? Prec::product : Prec::sum;
-  if (is16(c.type)) return narrow(e, binary(widen(e, c.args[0], c.type), op, widen(e, c.args[1], c.type), prec), c.type);
+  if (is16(c.type))
+    return narrow(e, binary(widen(e, c.args[0], c.type), op, widen(e, c.args[1], c.type), prec), c.type);
   if (is_float(c.type)) return binary(c.args[0], op, c.args[1], prec);
   return wrapping(e, c.type, op, c.args[0], c.args[1], prec);
 }
 
 Expr divide(Emitter& e, const LaneCall& c) {
-  if (is16(c.type)) return narrow(e, binary(widen(e, c.args[0], c.type), "/", widen(e, c.args[1], c.type), Prec::product), c.type);
+  if (is16(c.type))
+    return narrow(e, binary(widen(e, c.args[0], c.type), "/", widen(e, c.args[1], c.type), Prec::product), c.type);
   if (is_float(c.type)) return binary(c.args[0], "/", c.args[1], Prec::product);
   i64 by = 0;
-  if (c.id != ir::none && ir::const_index(e.kernel(), e.kernel().operand(c.id, 1), by) && by > 0 && c.type != DType::u64)
+  if (c.id != ir::none && ir::const_index(e.kernel(), e.kernel().operand(c.id, 1), by) && by > 0 &&
+      c.type != DType::u64)
     return dtype_size(c.type) < 4 ? c_cast(e.type_name(c.type), binary(c.args[0], "/", c.args[1], Prec::product))
                                   : binary(c.args[0], "/", c.args[1], Prec::product);
   return e.call("idiv", e.type_name(c.type), {c.args[0], c.args[1]});
@@ -55,7 +62,8 @@ Expr remainder(Emitter& e, const LaneCall& c) {
     return narrow(e, e.call("fmod_f32", {widen(e, c.args[0], c.type), widen(e, c.args[1], c.type)}), c.type);
   }
   i64 by = 0;
-  if (c.id != ir::none && ir::const_index(e.kernel(), e.kernel().operand(c.id, 1), by) && by > 0 && c.type != DType::u64)
+  if (c.id != ir::none && ir::const_index(e.kernel(), e.kernel().operand(c.id, 1), by) && by > 0 &&
+      c.type != DType::u64)
     return dtype_size(c.type) < 4 ? c_cast(e.type_name(c.type), binary(c.args[0], "%", c.args[1], Prec::product))
                                   : binary(c.args[0], "%", c.args[1], Prec::product);
   return e.call("irem", e.type_name(c.type), {c.args[0], c.args[1]});
@@ -65,14 +73,17 @@ Expr min_max(Emitter& e, const LaneCall& c) {
   const std::string_view word = c.code == Opcode::Min ? "min" : "max";
   if (is_float(c.type)) {
     if (c.type == DType::f64) return e.call(fmt::format("{}_f64", word), {c.args[0], c.args[1]});
-    return narrow(e, e.call(fmt::format("{}_f32", word), {widen(e, c.args[0], c.type), widen(e, c.args[1], c.type)}), c.type);
+    return narrow(e, e.call(fmt::format("{}_f32", word), {widen(e, c.args[0], c.type), widen(e, c.args[1], c.type)}),
+                  c.type);
   }
   return e.call(fmt::format("i{}", word), e.type_name(c.type), {c.args[0], c.args[1]});
 }
 
 Expr fma(Emitter& e, const LaneCall& c) {
   if (c.type == DType::f64) return e.call("fma_f64", {c.args[0], c.args[1], c.args[2]});
-  return narrow(e, e.call("fma_f32", {widen(e, c.args[0], c.type), widen(e, c.args[1], c.type), widen(e, c.args[2], c.type)}), c.type);
+  return narrow(
+      e, e.call("fma_f32", {widen(e, c.args[0], c.type), widen(e, c.args[1], c.type), widen(e, c.args[2], c.type)}),
+      c.type);
 }
 
 Expr negate(Emitter& e, const LaneCall& c) {
@@ -90,7 +101,8 @@ Expr absolute(Emitter& e, const LaneCall& c) {
 }
 
 Expr sign(Emitter& e, const LaneCall& c) {
-  if (is_float(c.type)) return narrow(e, e.call("fsign", c.type == DType::f64 ? "f64" : "f32", {widen(e, c.args[0], c.type)}), c.type);
+  if (is_float(c.type))
+    return narrow(e, e.call("fsign", c.type == DType::f64 ? "f64" : "f32", {widen(e, c.args[0], c.type)}), c.type);
   return e.call("isign", e.type_name(c.type), {c.args[0]});
 }
 
@@ -119,7 +131,8 @@ Expr shift(Emitter& e, const LaneCall& c) {
   }
   const bool direct = c.type == DType::u32 || c.type == DType::u64;
   const auto wide = width(e, c.type) == 64 ? "u64" : "u32";
-  const Expr out = binary(direct && !c.args[0].literal ? c.args[0] : c_cast(wide, c.args[0]), "<<", amount, Prec::shift);
+  const Expr out =
+      binary(direct && !c.args[0].literal ? c.args[0] : c_cast(wide, c.args[0]), "<<", amount, Prec::shift);
   return direct ? out : c_cast(type, out);
 }
 
@@ -128,7 +141,10 @@ Expr count_bits(Emitter& e, const LaneCall& c) {
   const u32 w = width(e, c.type);
   const auto type = e.type_name(c.type);
   const bool wide = w == 64;
-  const std::string_view word = c.code == Opcode::Popcount ? "popcount" : c.code == Opcode::Clz ? "clz" : c.code == Opcode::Ctz ? "ctz" : "bit_reverse";
+  const std::string_view word = c.code == Opcode::Popcount ? "popcount"
+                                : c.code == Opcode::Clz    ? "clz"
+                                : c.code == Opcode::Ctz    ? "ctz"
+                                                           : "bit_reverse";
   Expr bits = c_cast(e.type_name(unsigned_of(c.type)), c.args[0]);
   if (w < 32 && c.code == Opcode::Ctz) bits = binary(bits, "|", raw(fmt::format("{}u", 1u << w)), Prec::bit_or);
   Expr out = e.call(fmt::format("{}_{}", word, wide ? 64 : 32), {bits});
@@ -141,8 +157,10 @@ Expr mul_hi(Emitter& e, const LaneCall& c) {
   const auto type = e.type_name(c.type);
   const bool is_signed = is_signed_int(c.type) || c.type == DType::index;
   switch (width(e, c.type)) {
-    case 64: return e.call(is_signed ? "mul_hi_i64" : "mul_hi_u64", {c.args[0], c.args[1]});
-    case 32: return e.call(is_signed ? "mul_hi_i32" : "mul_hi_u32", {c.args[0], c.args[1]});
+    case 64:
+      return e.call(is_signed ? "mul_hi_i64" : "mul_hi_u64", {c.args[0], c.args[1]});
+    case 32:
+      return e.call(is_signed ? "mul_hi_i32" : "mul_hi_u32", {c.args[0], c.args[1]});
     default: {
       const auto wide = is_signed ? "i32" : "u32";
       const Expr product = binary(c_cast(wide, c.args[0]), "*", c_cast(wide, c.args[1]), Prec::product);
@@ -154,7 +172,8 @@ Expr mul_hi(Emitter& e, const LaneCall& c) {
 Expr funnel(Emitter& e, const LaneCall& c) {
   const auto u = e.type_name(unsigned_of(c.type));
   const Expr amount = c_cast("u32", shift_amount(e, c.args[2], c.type));
-  const Expr out = e.call(c.code == Opcode::FunnelShl ? "funnel_shl" : "funnel_shr", u, {c_cast(u, c.args[0]), c_cast(u, c.args[1]), amount});
+  const Expr out = e.call(c.code == Opcode::FunnelShl ? "funnel_shl" : "funnel_shr", u,
+                          {c_cast(u, c.args[0]), c_cast(u, c.args[1]), amount});
   return c_cast(e.type_name(c.type), out);
 }
 
@@ -175,12 +194,18 @@ Expr dot4(Emitter& e, const LaneCall& c) {
 Expr compare(Emitter& e, const LaneCall& c) {
   const Expr a = widen(e, c.args[0], c.from), b = widen(e, c.args[1], c.from);
   switch (c.code) {
-    case Opcode::Eq: return binary(a, "==", b, Prec::equality);
-    case Opcode::Ne: return binary(a, "!=", b, Prec::equality);
-    case Opcode::Lt: return binary(a, "<", b, Prec::relation);
-    case Opcode::Le: return binary(a, "<=", b, Prec::relation);
-    case Opcode::Gt: return binary(a, ">", b, Prec::relation);
-    default: return binary(a, ">=", b, Prec::relation);
+    case Opcode::Eq:
+      return binary(a, "==", b, Prec::equality);
+    case Opcode::Ne:
+      return binary(a, "!=", b, Prec::equality);
+    case Opcode::Lt:
+      return binary(a, "<", b, Prec::relation);
+    case Opcode::Le:
+      return binary(a, "<=", b, Prec::relation);
+    case Opcode::Gt:
+      return binary(a, ">", b, Prec::relation);
+    default:
+      return binary(a, ">=", b, Prec::relation);
   }
 }
 
@@ -196,13 +221,17 @@ Expr select(Emitter& e, const LaneCall& c) {
 // Rounding, roots and the approximate instructions: a primitive of the dialect on f32 or f64.
 Expr float_function(Emitter& e, const LaneCall& c) {
   const auto& info = ir::info(c.code);
-  if (info.has(ir::Fast) && c.type == DType::f64) e.refuse(c.id, "there is no approximate instruction on f64", "use the exact function, or f32");
+  if (info.has(ir::Fast) && c.type == DType::f64)
+    e.refuse(c.id, "there is no approximate instruction on f64", "use the exact function, or f32");
   const std::string_view word = info.text;
-  return narrow(e, e.call(fmt::format("{}_{}", word, c.type == DType::f64 ? "f64" : "f32"), {widen(e, c.args[0], c.type)}), c.type);
+  return narrow(e,
+                e.call(fmt::format("{}_{}", word, c.type == DType::f64 ? "f64" : "f32"), {widen(e, c.args[0], c.type)}),
+                c.type);
 }
 
 Expr ldexp(Emitter& e, const LaneCall& c) {
-  return narrow(e, e.call(c.type == DType::f64 ? "ldexp_f64" : "ldexp_f32", {widen(e, c.args[0], c.type), c.args[1]}), c.type);
+  return narrow(e, e.call(c.type == DType::f64 ? "ldexp_f64" : "ldexp_f32", {widen(e, c.args[0], c.type), c.args[1]}),
+                c.type);
 }
 
 }  // namespace iron::emit::rows

@@ -21,7 +21,8 @@ bool mentions(const std::string& text, const std::string& name) {
 }
 }  // namespace
 
-// All values are read before any variable is set: an assignment whose value names a variable set earlier goes through a constant.
+// All values are read before any variable is set: an assignment whose value names a variable set earlier goes through a
+// constant.
 void Emitter::assign(OpId yield, const std::vector<std::vector<std::string>>& targets) {
   struct Move {
     std::string to, from;
@@ -74,21 +75,26 @@ void Emitter::emit_for(OpId id) {
   const Expr start = arg(id, 0), end = once(1, "end");
   i64 step_value = 0;
   const bool step_known = ir::const_index(k_, k_.operand(id, 2), step_value);
-  const Expr step = step_known || arg(id, 2).literal ? arg(id, 2) : name(id, type, "step", call("at_least_1", type, {arg(id, 2)}));
+  const Expr step =
+      step_known || arg(id, 2).literal ? arg(id, 2) : name(id, type, "step", call("at_least_1", type, {arg(id, 2)}));
   std::string stop;
-  if (const auto until = ir::unpack<ir::UntilImm>(k_.op(id).imm); until.carried_plus_one) stop = " && !" + variables[until.carried_plus_one - 1][0];
+  if (const auto until = ir::unpack<ir::UntilImm>(k_.op(id).imm); until.carried_plus_one)
+    stop = " && !" + variables[until.carried_plus_one - 1][0];
 
   std::string head;
   const std::string advance = step_known && step_value == 1 ? "++" + i : fmt::format("{} += {}", i, step.text);
   // i + step cannot pass the end of `index`; in a machine integer it could, so turns are counted.
   if (counter == DType::index || (step_known && step_value == 1)) {
-    head = fmt::format("for ({} {} = {}; {} < {}{}; {}) {{", type, i, start.text, i, inside(end, Prec::relation, false), stop, advance);
+    head = fmt::format("for ({} {} = {}; {} < {}{}; {}) {{", type, i, start.text, i, inside(end, Prec::relation, false),
+                       stop, advance);
   } else {
     const auto first = once(0, "start");
     const std::string left = fresh("left");
     const std::string_view wide = dtype_size(counter) == 8 ? "u64" : "u32";
-    line(id, fmt::format("{} {} = {};", wide, left, call("trips", fmt::format("{}, {}", type, wide), {first, end, step}).text));
-    head = fmt::format("for ({} {} = {}; {} != 0{}; --{}, {} = ({})({} + {})) {{", type, i, first.text, left, stop, left, i, type, i, step.text);
+    line(id, fmt::format("{} {} = {};", wide, left,
+                         call("trips", fmt::format("{}, {}", type, wide), {first, end, step}).text));
+    head = fmt::format("for ({} {} = {}; {} != 0{}; --{}, {} = ({})({} + {})) {{", type, i, first.text, left, stop,
+                       left, i, type, i, step.text);
   }
   const auto shown_before = shown_;
   shown_ = k_.op(id).loc;

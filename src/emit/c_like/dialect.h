@@ -18,8 +18,8 @@ class Dialect {
   virtual ~Dialect() = default;
   virtual std::string_view name() const = 0;
   virtual const Table& table() const = 0;
-  virtual std::span<const Helper> helpers() const = 0;      ///< primitives; looked up before the shared ones
-  virtual std::string_view function_words() const = 0;      ///< in front of a helper: "__device__ __forceinline__"
+  virtual std::span<const Helper> helpers() const = 0;  ///< primitives; looked up before the shared ones
+  virtual std::string_view function_words() const = 0;  ///< in front of a helper: "__device__ __forceinline__"
   virtual std::string_view type_name(DType type) const = 0;
   /// A pointer to elements of a space: "const f32*", "threadgroup f32*".
   virtual std::string pointer(ir::Space space, DType elem, bool constant) const = 0;

@@ -16,11 +16,15 @@ using ir::OpId;
 namespace {
 // Words that a parameter's name may not take.
 constexpr std::string_view reserved[] = {
-    "alignas", "asm", "auto", "bool", "break", "case", "char", "class", "const", "continue", "default", "delete", "do", "double", "else",
-    "enum", "extern", "false", "float", "for", "goto", "if", "inline", "int", "long", "namespace", "new", "operator", "private", "public",
-    "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "true", "typedef", "typename",
-    "union", "unsigned", "using", "void", "volatile", "while", "device", "constant", "kernel", "thread", "threadgroup", "half", "max", "min",
-    "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64", "index_t", "items", "Vec", "partials", "shared_block"};
+    "alignas",  "asm",         "auto",     "bool",     "break",  "case",     "char",     "class",     "const",
+    "continue", "default",     "delete",   "do",       "double", "else",     "enum",     "extern",    "false",
+    "float",    "for",         "goto",     "if",       "inline", "int",      "long",     "namespace", "new",
+    "operator", "private",     "public",   "register", "return", "short",    "signed",   "sizeof",    "static",
+    "struct",   "switch",      "template", "this",     "true",   "typedef",  "typename", "union",     "unsigned",
+    "using",    "void",        "volatile", "while",    "device", "constant", "kernel",   "thread",    "threadgroup",
+    "half",     "max",         "min",      "i8",       "u8",     "i16",      "u16",      "i32",       "u32",
+    "i64",      "u64",         "f16",      "bf16",     "f32",    "f64",      "index_t",  "items",     "Vec",
+    "partials", "shared_block"};
 
 std::string identifier(std::string_view name) {
   std::string out;
@@ -31,27 +35,49 @@ std::string identifier(std::string_view name) {
 
 std::string_view hint_of(Opcode code) {
   switch (code) {
-    case Opcode::ThreadId: case Opcode::ThreadPos: return "thread_id";
-    case Opcode::GroupId: return "group";
-    case Opcode::GridThreadId: case Opcode::GridPos: return "at";
-    case Opcode::LaneId: return "lane";
-    case Opcode::SimdgroupId: return "simdgroup";
-    case Opcode::Lt: case Opcode::Le: case Opcode::Gt: case Opcode::Ge: case Opcode::Eq: case Opcode::Ne: case Opcode::IsNan: return "is";
-    case Opcode::Select: return "pick";
-    default: return "t";
+    case Opcode::ThreadId:
+    case Opcode::ThreadPos:
+      return "thread_id";
+    case Opcode::GroupId:
+      return "group";
+    case Opcode::GridThreadId:
+    case Opcode::GridPos:
+      return "at";
+    case Opcode::LaneId:
+      return "lane";
+    case Opcode::SimdgroupId:
+      return "simdgroup";
+    case Opcode::Lt:
+    case Opcode::Le:
+    case Opcode::Gt:
+    case Opcode::Ge:
+    case Opcode::Eq:
+    case Opcode::Ne:
+    case Opcode::IsNan:
+      return "is";
+    case Opcode::Select:
+      return "pick";
+    default:
+      return "t";
   }
 }
 }  // namespace
 
 Emitter::Emitter(const ir::Kernel& k, const Dialect& dialect, const EmitOptions& options)
-    : k_(k), d_(dialect), options_(options), values_(k.op_capacity()), users_(k.op_capacity()), live_(k.op_capacity(), false) {
+    : k_(k),
+      d_(dialect),
+      options_(options),
+      values_(k.op_capacity()),
+      users_(k.op_capacity()),
+      live_(k.op_capacity(), false) {
   mark_live();
   for (const auto w : reserved) taken_.emplace(w);
   for (const auto& h : shared_helpers()) taken_.emplace(h.name);
   for (const auto& h : d_.helpers()) taken_.emplace(h.name);
 }
 
-// --- names --------------------------------------------------------------------------------------------------------------
+// --- names
+// --------------------------------------------------------------------------------------------------------------
 
 std::string Emitter::fresh(std::string_view hint) {
   std::string base = identifier(hint);
@@ -69,26 +95,38 @@ Expr Emitter::literal(DType elem, u64 bits) {
     s += suffix;
     return Expr{s, s[0] == '-' ? Prec::unary : Prec::primary, true};
   };
-  const auto integer = [&](i64 v, std::string_view suffix) { return Expr{fmt::format("{}{}", v, suffix), v < 0 ? Prec::unary : Prec::primary, true}; };
+  const auto integer = [&](i64 v, std::string_view suffix) {
+    return Expr{fmt::format("{}{}", v, suffix), v < 0 ? Prec::unary : Prec::primary, true};
+  };
   switch (elem) {
-    case DType::boolean: return {bits & 1 ? "true" : "false", Prec::primary, true};
-    case DType::i8: return integer(static_cast<i8>(bits), "");
-    case DType::i16: return integer(static_cast<i16>(bits), "");
+    case DType::boolean:
+      return {bits & 1 ? "true" : "false", Prec::primary, true};
+    case DType::i8:
+      return integer(static_cast<i8>(bits), "");
+    case DType::i16:
+      return integer(static_cast<i16>(bits), "");
     case DType::i32: {
       const auto v = static_cast<i32>(bits);
       if (v == std::numeric_limits<i32>::min()) return {"(-2147483647 - 1)", Prec::primary, true};
       return integer(v, "");
     }
-    case DType::i64: case DType::index: {
+    case DType::i64:
+    case DType::index: {
       const auto v = static_cast<i64>(bits);
       if (v == std::numeric_limits<i64>::min()) return {"(-9223372036854775807ll - 1)", Prec::primary, true};
       const bool small = v == static_cast<i32>(v) && v != std::numeric_limits<i32>::min();
       return integer(v, elem == DType::index && small ? "" : "ll");
     }
-    case DType::u8: case DType::u16: case DType::u32: return {fmt::format("{}u", static_cast<u32>(bits)), Prec::primary, true};
-    case DType::u64: return {fmt::format("{}ull", bits), Prec::primary, true};
-    case DType::f16: return {fmt::format("f16{{{:#06x}}}", static_cast<u16>(bits)), Prec::primary, true};
-    case DType::bf16: return {fmt::format("bf16{{{:#06x}}}", static_cast<u16>(bits)), Prec::primary, true};
+    case DType::u8:
+    case DType::u16:
+    case DType::u32:
+      return {fmt::format("{}u", static_cast<u32>(bits)), Prec::primary, true};
+    case DType::u64:
+      return {fmt::format("{}ull", bits), Prec::primary, true};
+    case DType::f16:
+      return {fmt::format("f16{{{:#06x}}}", static_cast<u16>(bits)), Prec::primary, true};
+    case DType::bf16:
+      return {fmt::format("bf16{{{:#06x}}}", static_cast<u16>(bits)), Prec::primary, true};
     case DType::f32: {
       const auto v = std::bit_cast<f32>(static_cast<u32>(bits));
       if (std::isfinite(v)) return number(v, "f");
@@ -101,14 +139,18 @@ Expr Emitter::literal(DType elem, u64 bits) {
       need("double_bits");
       return {fmt::format("as_f64({:#x}ull)", bits), Prec::primary, true};
     }
-    case DType::none: break;
+    case DType::none:
+      break;
   }
   return raw("0");
 }
 
-// --- lines --------------------------------------------------------------------------------------------------------------
+// --- lines
+// --------------------------------------------------------------------------------------------------------------
 
-void Emitter::line(const std::string& text) { out_ += std::string(static_cast<std::size_t>(depth_) * 2, ' ') + text + "\n"; }
+void Emitter::line(const std::string& text) {
+  out_ += std::string(static_cast<std::size_t>(depth_) * 2, ' ') + text + "\n";
+}
 
 void Emitter::line(OpId at, const std::string& text) {
   const auto loc = k_.op(at).loc;
@@ -139,7 +181,8 @@ void Emitter::define(OpId id, std::string_view hint, const std::vector<Expr>& la
   set(id, std::move(named));
 }
 
-// --- helpers ------------------------------------------------------------------------------------------------------------
+// --- helpers
+// ------------------------------------------------------------------------------------------------------------
 
 const Helper* Emitter::find_helper(std::string_view wanted) const {
   for (const auto& h : d_.helpers())
@@ -189,7 +232,8 @@ Expr Emitter::apply(Opcode code, DType type, std::initializer_list<Expr> args) {
   return row.lane(*this, {ir::none, code, type, type, {args.begin(), args.size()}, 0});
 }
 
-// --- memory that the kernel owns ----------------------------------------------------------------------------------------
+// --- memory that the kernel owns
+// ----------------------------------------------------------------------------------------
 
 std::string Emitter::shared(OpId, std::string_view hint, DType elem, u64 count, u32 align) {
   const std::string n = fresh(hint);
@@ -254,7 +298,8 @@ void Emitter::mark_live() {
   });
 }
 
-// --- ops ----------------------------------------------------------------------------------------------------------------
+// --- ops
+// ----------------------------------------------------------------------------------------------------------------
 
 // A pure value with one use further down its own region is written where it is used.
 bool Emitter::in_place(OpId id) const {
@@ -308,7 +353,8 @@ void Emitter::region(ir::RegionId r) {
 void Emitter::check_launchable() const {
   const u32 n = threads();
   if (n == 0 || n > 1024)
-    throw Error("D02", fmt::format("kernel {}: a threadgroup of {} threads", k_.name, n), "launch 1 to 1024 threads a threadgroup");
+    throw Error("D02", fmt::format("kernel {}: a threadgroup of {} threads", k_.name, n),
+                "launch 1 to 1024 threads a threadgroup");
   if (n % 32 == 0) return;
   k_.walk([&](OpId id) {
     const auto& info = k_.info_of(id);

@@ -13,17 +13,17 @@
 namespace iron::emit {
 
 struct EmitOptions {
-  Dim3 threads;                     ///< threads of a threadgroup: constants in the text
+  Dim3 threads;  ///< threads of a threadgroup: constants in the text
   bool index_is_32 = false;
   u64 static_shared_limit = 48 * 1024;
 };
 
 struct Source {
   std::string text;
-  std::string entry;                ///< the kernel's name in the text
+  std::string entry;  ///< the kernel's name in the text
   std::vector<ArgSlot> args;
   u64 static_shared_bytes = 0;
-  u64 dynamic_shared_bytes = 0;     ///< what the launch must ask for
+  u64 dynamic_shared_bytes = 0;  ///< what the launch must ask for
 };
 
 class Emitter {
@@ -54,7 +54,7 @@ class Emitter {
   // --- what rows write
   void line(ir::OpId at, const std::string& text);
   void line(const std::string& text);
-  void open(const std::string& text);   ///< a line that ends in an opening brace
+  void open(const std::string& text);  ///< a line that ends in an opening brace
   void close(const std::string& text = "}");
   std::string fresh(std::string_view hint);
   void set(ir::OpId id, std::vector<Expr> lanes) { values_[id] = std::move(lanes); }

@@ -6,7 +6,21 @@
 
 namespace iron::emit {
 
-enum class Prec : unsigned char { ternary, logical_or, logical_and, bit_or, bit_xor, bit_and, equality, relation, shift, sum, product, unary, primary };
+enum class Prec : unsigned char {
+  ternary,
+  logical_or,
+  logical_and,
+  bit_or,
+  bit_xor,
+  bit_and,
+  equality,
+  relation,
+  shift,
+  sum,
+  product,
+  unary,
+  primary
+};
 
 struct Expr {
   std::string text;
@@ -31,10 +45,16 @@ inline Expr c_cast(std::string_view type, const Expr& a) {
   return {"(" + std::string(type) + ")" + inside(a, Prec::unary, true), Prec::unary, false};
 }
 inline Expr ternary(const Expr& c, const Expr& a, const Expr& b) {
-  return {inside(c, Prec::ternary, false) + " ? " + inside(a, Prec::ternary, false) + " : " + inside(b, Prec::ternary, false), Prec::ternary, false};
+  return {inside(c, Prec::ternary, false) + " ? " + inside(a, Prec::ternary, false) + " : " +
+              inside(b, Prec::ternary, false),
+          Prec::ternary, false};
 }
-inline Expr subscript(const Expr& a, const Expr& i) { return {inside(a, Prec::primary, true) + "[" + i.text + "]", Prec::primary, false}; }
-inline Expr member(const Expr& a, std::string_view name) { return {inside(a, Prec::primary, true) + "." + std::string(name), Prec::primary, false}; }
+inline Expr subscript(const Expr& a, const Expr& i) {
+  return {inside(a, Prec::primary, true) + "[" + i.text + "]", Prec::primary, false};
+}
+inline Expr member(const Expr& a, std::string_view name) {
+  return {inside(a, Prec::primary, true) + "." + std::string(name), Prec::primary, false};
+}
 inline Expr raw(std::string text) { return {std::move(text), Prec::primary, false}; }
 
 }  // namespace iron::emit

@@ -6,8 +6,12 @@ namespace iron::emit {
 namespace {
 constexpr Helper helpers[] = {
     // Overloads that come with a type's own helper.
-    {"bits_of", "", ""}, {"widen", "", ""}, {"as_f32", "float_bits", ""}, {"as_f64", "double_bits", ""},
-    {"narrow_f16", "f16", ""}, {"narrow_bf16", "bf16", ""},
+    {"bits_of", "", ""},
+    {"widen", "", ""},
+    {"as_f32", "float_bits", ""},
+    {"as_f64", "double_bits", ""},
+    {"narrow_f16", "f16", ""},
+    {"narrow_bf16", "bf16", ""},
     {"idiv", "", R"(// x / 0 is all ones, MIN / -1 is MIN
 template <class T> $fn T idiv(T a, T b) {
   if (b == 0) return (T)-1;
@@ -43,8 +47,10 @@ template <class T> $fn T irem(T a, T b) {
   const U mask = n == 0 ? (U)0 : (U)((U)((U)~(U)0 >> (width - n)) << from);
   return (T)(((U)a & (U)~mask) | ((U)((U)b << from) & mask));
 })"},
-    {"power_f32", "float_bits", "$fn f32 power_f32(i32 n) { return as_f32(n >= -126 ? (u32)(n + 127) << 23 : 1u << (n + 149)); }"},
-    {"ldexp_f32", "power_f32 abs_f32", R"(// a * 2^n with one rounding: every product but the last is exact, or the result is zero anyway.
+    {"power_f32", "float_bits",
+     "$fn f32 power_f32(i32 n) { return as_f32(n >= -126 ? (u32)(n + 127) << 23 : 1u << (n + 149)); }"},
+    {"ldexp_f32", "power_f32 abs_f32",
+     R"(// a * 2^n with one rounding: every product but the last is exact, or the result is zero anyway.
 $fn f32 ldexp_f32(f32 a, i32 n) {
   if (n >= -149 && n <= 127) return a * power_f32(n);
   for (int turn = 0; turn < 2 && n > 127; ++turn) a *= power_f32(127), n -= 127;
@@ -54,8 +60,10 @@ $fn f32 ldexp_f32(f32 a, i32 n) {
   }
   return a * power_f32(n > 127 ? 127 : n < -149 ? -149 : n);
 })"},
-    {"power_f64", "double_bits", "$fn f64 power_f64(i32 n) { return as_f64(n >= -1022 ? (u64)(n + 1023) << 52 : 1ull << (n + 1074)); }"},
-    {"ldexp_f64", "power_f64 abs_f64", R"(// a * 2^n with one rounding: every product but the last is exact, or the result is zero anyway.
+    {"power_f64", "double_bits",
+     "$fn f64 power_f64(i32 n) { return as_f64(n >= -1022 ? (u64)(n + 1023) << 52 : 1ull << (n + 1074)); }"},
+    {"ldexp_f64", "power_f64 abs_f64",
+     R"(// a * 2^n with one rounding: every product but the last is exact, or the result is zero anyway.
 $fn f64 ldexp_f64(f64 a, i32 n) {
   if (n >= -1074 && n <= 1023) return a * power_f64(n);
   for (int turn = 0; turn < 2 && n > 1023; ++turn) a *= power_f64(1023), n -= 1023;
@@ -103,7 +111,8 @@ template <class T, class U> $fn U trips(T start, T end, T step) {
     {"Vec", "", R"(template <class T, int count, int align> struct alignas(align) Vec {
   T e[count];
 };)"},
-    {"swizzled", "", R"(// Where an element of a swizzled array lies: 16-byte chunks of a 128-byte row are permuted by the row's number.
+    {"swizzled", "",
+     R"(// Where an element of a swizzled array lies: 16-byte chunks of a 128-byte row are permuted by the row's number.
 template <int size, int chunks> $fn index_t swizzled(index_t i) {
   const u32 at = (u32)i * size;
   return (index_t)((at ^ (((at >> 7) & (chunks - 1)) << 4)) / size);

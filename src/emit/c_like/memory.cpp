@@ -21,7 +21,8 @@ std::string name_of(Emitter& e, OpId mem) {
 u32 transaction(Emitter& e, OpId id, u32 lanes) {
   const auto t = e.kernel().type(e.kernel().operand(id, 0));
   const u32 size = dtype_size(t.elem);
-  if (t.swizzle != ir::Swizzle::none && lanes > 1 && size * lanes > 16) return size;  // a 16-byte chunk stays whole, no more
+  if (t.swizzle != ir::Swizzle::none && lanes > 1 && size * lanes > 16)
+    return size;  // a 16-byte chunk stays whole, no more
   const u32 stated = 1u << ir::unpack<ir::MemoryImm>(e.kernel().op(id).imm).align_log2;
   return std::min({std::max(stated, size), 16u, size * lanes});
 }
@@ -58,7 +59,8 @@ void shared_new(Emitter& e, OpId id) {
   const auto& op = e.kernel().op(id);
   const bool swizzled = op.type.swizzle != ir::Swizzle::none;
   u64 count = op.imm;
-  if (swizzled) count = (count * dtype_size(op.type.elem) + 127) / 128 * 128 / dtype_size(op.type.elem);  // whole rows of chunks
+  if (swizzled)
+    count = (count * dtype_size(op.type.elem) + 127) / 128 * 128 / dtype_size(op.type.elem);  // whole rows of chunks
   e.set(id, {raw(e.shared(id, "tile", op.type.elem, count, swizzled ? 1024 : 16))});
 }
 
@@ -75,7 +77,8 @@ void view(Emitter& e, OpId id) {
   const auto t = k.type(id);
   const OpId mem = k.operand(id, 0);
   const bool constant = e.read_only(mem);
-  const std::string pointer = e.dialect().pointer(t.space, t.elem, constant), bytes = e.dialect().pointer(t.space, DType::u8, constant);
+  const std::string pointer = e.dialect().pointer(t.space, t.elem, constant),
+                    bytes = e.dialect().pointer(t.space, DType::u8, constant);
   std::string base = e.value(mem).text;
   if (k.op(id).imm) base = fmt::format("(({}){} + {})", bytes, base, k.op(id).imm);
   const std::string n = e.fresh(fmt::format("{}_as_{}", name_of(e, mem), dtype_name(t.elem)));
@@ -124,7 +127,8 @@ void load_or(Emitter& e, OpId id) {
   const OpId mem = e.kernel().operand(id, 0);
   if (t.lanes == 1) {
     const Expr out = ternary(e.arg(id, 2), scalar_load(e, id), e.arg(id, 3));
-    return e.define(id, value_name(e, mem), {dtype_size(t.elem) < 4 && is_int(t.elem) ? c_cast(e.type_name(t), out) : out});
+    return e.define(id, value_name(e, mem),
+                    {dtype_size(t.elem) < 4 && is_int(t.elem) ? c_cast(e.type_name(t), out) : out});
   }
   std::vector<Expr> variables;
   for (u32 lane = 0; lane < t.lanes; ++lane) {
@@ -152,7 +156,8 @@ void store(Emitter& e, OpId id) {
         // The value may be a literal of another C type.
         const auto pointee = e.type_name(t);
         e.line(id, e.call("store_stream", pointee, {unary("&", to), e.arg(id, 2, lane)}).text + ";");
-      } else e.line(id, fmt::format("{} = {};", to.text, e.arg(id, 2, lane).text));
+      } else
+        e.line(id, fmt::format("{} = {};", to.text, e.arg(id, 2, lane).text));
     }
     return;
   }
@@ -160,11 +165,14 @@ void store(Emitter& e, OpId id) {
     std::string parts;
     for (u32 lane = 0; lane < count; ++lane) {
       const Expr& part = e.arg(id, 2, first + lane);
-      parts += (lane ? ", " : "") + (dtype_size(t.elem) < 4 && is_int(t.elem) ? c_cast(e.type_name(t), part).text : part.text);
+      parts += (lane ? ", " : "") +
+               (dtype_size(t.elem) < 4 && is_int(t.elem) ? c_cast(e.type_name(t), part).text : part.text);
     }
-    const std::string type = vec_type(e, t.elem, count), pointer = piece_pointer(e, mem, plus(index, first), count, false);
+    const std::string type = vec_type(e, t.elem, count),
+                      pointer = piece_pointer(e, mem, plus(index, first), count, false);
     const std::string value = fmt::format("{}{{{}}}", type, parts);
-    e.line(id, streams(e, id) ? e.call("store_stream", type, {raw(pointer), raw(value)}).text + ";" : fmt::format("*{} = {};", pointer, value));
+    e.line(id, streams(e, id) ? e.call("store_stream", type, {raw(pointer), raw(value)}).text + ";"
+                              : fmt::format("*{} = {};", pointer, value));
   }
 }
 

@@ -32,7 +32,8 @@ constexpr Table make_shared_table() {
   t[ThreadId] = value_row(thread_id), t[ThreadPos] = value_row(thread_pos), t[GroupId] = value_row(group_id);
   t[GroupCount] = value_row(group_count), t[GroupSize] = value_row(group_size), t[GroupDim] = value_row(group_dim);
   t[GridThreadId] = value_row(grid_thread_id), t[GridPos] = value_row(grid_pos), t[LaneId] = value_row(lane_id);
-  t[SimdgroupId] = value_row(simdgroup_id), t[SimdgroupCount] = value_row(simdgroup_count), t[SimdWidth] = value_row(simd_width);
+  t[SimdgroupId] = value_row(simdgroup_id), t[SimdgroupCount] = value_row(simdgroup_count),
+  t[SimdWidth] = value_row(simd_width);
   t[ItemCount] = value_row(item_count);
   statements(length, {Length});
 
@@ -62,11 +63,12 @@ constexpr Table make_shared_table() {
   values(compare, {Eq, Ne, Lt, Le, Gt, Ge});
   values(is_nan, {IsNan});
   values(select, {Select});
-  values(float_function, {Sqrt, Rsqrt, Recip, Floor, Ceil, Trunc, Round, FastExp, FastExp2, FastLog, FastLog2, FastSin, FastCos, FastTanh,
-                          FastSqrt, FastRsqrt, FastRecip});
+  values(float_function, {Sqrt, Rsqrt, Recip, Floor, Ceil, Trunc, Round, FastExp, FastExp2, FastLog, FastLog2, FastSin,
+                          FastCos, FastTanh, FastSqrt, FastRsqrt, FastRecip});
   values(ldexp, {Ldexp});
   refuse("transcendental functions are expanded before emission (expand_math)",
-         {Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfinv, Pow, Atan2});
+         {Exp,  Exp2, Expm1, Log,  Log2,  Log10, Log1p, Sin, Cos,    Tan, Asin, Acos,
+          Atan, Sinh, Cosh,  Tanh, Asinh, Acosh, Atanh, Erf, Erfinv, Pow, Atan2});
 
   values(cast, {Cast});
   statements(bitcast, {Bitcast});

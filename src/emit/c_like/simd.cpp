@@ -12,7 +12,8 @@ using ir::ReduceKind;
 
 namespace {
 Opcode step_of(ReduceKind kind) {
-  static constexpr Opcode steps[] = {Opcode::Add, Opcode::Mul, Opcode::Min, Opcode::Max, Opcode::And, Opcode::Or, Opcode::Xor};
+  static constexpr Opcode steps[] = {Opcode::Add, Opcode::Mul, Opcode::Min, Opcode::Max,
+                                     Opcode::And, Opcode::Or,  Opcode::Xor};
   return steps[static_cast<std::size_t>(kind)];
 }
 std::string_view word(ReduceKind kind) {
@@ -29,8 +30,9 @@ std::string simd_reduction(Emitter& e, ReduceKind kind, DType t) {
   return e.made(fmt::format("simd_{}_{}", word(kind), dtype_name(t)), [&] {
     const auto type = e.type_name(t);
     const Expr other = e.call("shuffle_xor", {raw("v"), raw("mask")});
-    return fmt::format("$fn {0} simd_{1}_{2}({0} v) {{\n{3}  for (u32 mask = 16; mask != 0; mask /= 2) v = {4};\n  return v;\n}}", type,
-                       word(kind), dtype_name(t), unrolled(e), e.apply(step_of(kind), t, {raw("v"), other}).text);
+    return fmt::format(
+        "$fn {0} simd_{1}_{2}({0} v) {{\n{3}  for (u32 mask = 16; mask != 0; mask /= 2) v = {4};\n  return v;\n}}",
+        type, word(kind), dtype_name(t), unrolled(e), e.apply(step_of(kind), t, {raw("v"), other}).text);
   });
 }
 
@@ -39,9 +41,11 @@ std::string simd_prefix(Emitter& e, ReduceKind kind, DType t) {
     const auto type = e.type_name(t);
     const Expr below = e.call("shuffle_up", {raw("v"), raw("offset")});
     return fmt::format(
-        "// inclusive prefix\n$fn {0} simd_scan_{1}_{2}({0} v, u32 lane) {{\n{3}  for (u32 offset = 1; offset < 32; offset *= 2) {{\n"
+        "// inclusive prefix\n$fn {0} simd_scan_{1}_{2}({0} v, u32 lane) {{\n{3}  for (u32 offset = 1; offset < 32; "
+        "offset *= 2) {{\n"
         "    const {0} below = {4};\n    if (lane >= offset) v = {5};\n  }}\n  return v;\n}}",
-        type, word(kind), dtype_name(t), unrolled(e), below.text, e.apply(step_of(kind), t, {raw("below"), raw("v")}).text);
+        type, word(kind), dtype_name(t), unrolled(e), below.text,
+        e.apply(step_of(kind), t, {raw("below"), raw("v")}).text);
   });
 }
 
@@ -53,7 +57,8 @@ std::string group_reduction(Emitter& e, ReduceKind kind, DType t) {
     const auto type = e.type_name(t);
     const std::string none = identity(e, kind, t).text;
     const u32 count = e.simdgroups();
-    const std::string slots = e.dialect().pointer(ir::Space::shared, t, false), raw_slots = e.dialect().pointer(ir::Space::shared, DType::u64, false);
+    const std::string slots = e.dialect().pointer(ir::Space::shared, t, false),
+                      raw_slots = e.dialect().pointer(ir::Space::shared, DType::u64, false);
     return fmt::format(
         "// One partial a simdgroup, padded to 32 with the identity; the last barrier frees the slots.\n"
         "$fn {0} group_{1}_{2}({0} v, u32 thread, {3} partials) {{\n"
@@ -69,16 +74,21 @@ std::string group_prefix(Emitter& e, ReduceKind kind, DType t, bool exclusive) {
   return e.made(name, [&] {
     const auto type = e.type_name(t);
     const std::string none = fmt::format("({}){}", type, identity(e, kind, t).text);
-    const std::string slots = e.dialect().pointer(ir::Space::shared, t, false), raw_slots = e.dialect().pointer(ir::Space::shared, DType::u64, false);
+    const std::string slots = e.dialect().pointer(ir::Space::shared, t, false),
+                      raw_slots = e.dialect().pointer(ir::Space::shared, DType::u64, false);
     const std::string up = e.call("shuffle_up", {raw("v"), raw("1")}).text;
     const std::string total_before = e.call("shuffle", {raw("total"), raw("(i32)simdgroup - 1")}).text;
     std::string text = fmt::format(
         "$fn {0} {1}({0} v, u32 thread, {2} partials) {{\n"
-        "  const u32 lane = thread % 32u, simdgroup = thread / 32u;\n  {3} const slots = ({3})partials;\n  v = {4}(v, lane);\n"
-        "  if (lane == 31u) slots[simdgroup] = v;\n  {5}\n  {0} total = lane < {6}u ? slots[lane] : {7};\n  total = {4}(total, lane);\n  {5}\n",
+        "  const u32 lane = thread % 32u, simdgroup = thread / 32u;\n  {3} const slots = ({3})partials;\n  v = {4}(v, "
+        "lane);\n"
+        "  if (lane == 31u) slots[simdgroup] = v;\n  {5}\n  {0} total = lane < {6}u ? slots[lane] : {7};\n  total = "
+        "{4}(total, lane);\n  {5}\n",
         type, name, raw_slots, slots, inner, e.dialect().barrier(), e.simdgroups(), none);
-    text += fmt::format("  const {0} shuffled = {1};\n  const {0} before = simdgroup == 0 ? {2} : shuffled;\n", type, total_before, none);
-    if (exclusive) text += fmt::format("  const {0} shifted = {1};\n  v = lane == 0 ? {2} : shifted;\n", type, up, none);
+    text += fmt::format("  const {0} shuffled = {1};\n  const {0} before = simdgroup == 0 ? {2} : shuffled;\n", type,
+                        total_before, none);
+    if (exclusive)
+      text += fmt::format("  const {0} shifted = {1};\n  v = lane == 0 ? {2} : shifted;\n", type, up, none);
     text += fmt::format("  return {};\n}}", e.apply(step_of(kind), t, {raw("before"), raw("v")}).text);
     return text;
   });
@@ -111,7 +121,8 @@ void simd_scan(Emitter& e, OpId id) {
     const Expr inclusive = plain_call(f, {v.text, lane_text(e)});
     if (!imm.exclusive) return inclusive;
     const Expr up = e.name(id, e.type_name(t), "below", e.call("shuffle_up", {inclusive, raw("1")}));
-    return ternary(raw("(" + lane_text(e) + " == 0)"), raw(fmt::format("({}){}", e.type_name(t), identity(e, imm.kind, t).text)), up);
+    return ternary(raw("(" + lane_text(e) + " == 0)"),
+                   raw(fmt::format("({}){}", e.type_name(t), identity(e, imm.kind, t).text)), up);
   });
 }
 
@@ -124,10 +135,15 @@ void simd_shuffle(Emitter& e, OpId id) {
   const u32 amount = static_cast<u32>(op.imm);
   each_lane(e, id, "other", [&](const Expr& v) -> Expr {
     switch (op.code) {
-      case Opcode::SimdShuffle: case Opcode::SimdBroadcast: return e.call("shuffle", {typed_value(v), c_cast("i32", e.arg(id, 1))});
-      case Opcode::SimdShuffleXor: return e.call("shuffle_xor", {typed_value(v), raw(fmt::format("{}", amount & 31u))});
-      case Opcode::SimdShuffleUp: return amount > 31 ? v : e.call("shuffle_up", {typed_value(v), raw(fmt::format("{}", amount))});
-      default: return amount > 31 ? v : e.call("shuffle_down", {typed_value(v), raw(fmt::format("{}", amount))});
+      case Opcode::SimdShuffle:
+      case Opcode::SimdBroadcast:
+        return e.call("shuffle", {typed_value(v), c_cast("i32", e.arg(id, 1))});
+      case Opcode::SimdShuffleXor:
+        return e.call("shuffle_xor", {typed_value(v), raw(fmt::format("{}", amount & 31u))});
+      case Opcode::SimdShuffleUp:
+        return amount > 31 ? v : e.call("shuffle_up", {typed_value(v), raw(fmt::format("{}", amount))});
+      default:
+        return amount > 31 ? v : e.call("shuffle_down", {typed_value(v), raw(fmt::format("{}", amount))});
     }
   });
 }
@@ -147,7 +163,9 @@ void group_reduce(Emitter& e, OpId id) {
     const std::string f = simd_reduction(e, kind, t);
     return each_lane(e, id, hint, [&](const Expr& v) {
       const Expr partial = plain_call(f, {v.text});
-      return is_float(t) && (kind == ReduceKind::min || kind == ReduceKind::max) ? e.apply(step_of(kind), t, {partial, identity(e, kind, t)}) : partial;
+      return is_float(t) && (kind == ReduceKind::min || kind == ReduceKind::max)
+                 ? e.apply(step_of(kind), t, {partial, identity(e, kind, t)})
+                 : partial;
     });
   }
   const std::string f = group_reduction(e, kind, t), slots = e.partials();
@@ -171,9 +189,10 @@ void group_broadcast(Emitter& e, OpId id) {
   const std::string slots = e.partials(), pointer = e.dialect().pointer(ir::Space::shared, t, false);
   const std::string f = e.made(fmt::format("group_broadcast_{}", dtype_name(t)), [&] {
     const std::string raw_slots = e.dialect().pointer(ir::Space::shared, DType::u64, false);
-    return fmt::format("$fn {0} group_broadcast_{1}({0} v, bool owner, {2} partials) {{\n  if (owner) *({3})partials = v;\n  {4}\n"
-                       "  v = *({3})partials;\n  {4}\n  return v;\n}}",
-                       e.type_name(t), dtype_name(t), raw_slots, pointer, e.dialect().barrier());
+    return fmt::format(
+        "$fn {0} group_broadcast_{1}({0} v, bool owner, {2} partials) {{\n  if (owner) *({3})partials = v;\n  {4}\n"
+        "  v = *({3})partials;\n  {4}\n  return v;\n}}",
+        e.type_name(t), dtype_name(t), raw_slots, pointer, e.dialect().barrier());
   });
   const std::string owner = fmt::format("({}) == {}u", e.linear_thread(), k.op(id).imm);
   each_lane(e, id, "shared_value", [&](const Expr& v) { return plain_call(f, {v.text, owner, slots}); });

@@ -45,8 +45,10 @@ class Cuda final : public Dialect {
   }
   std::string preamble(bool index_is_32) const override {
     return fmt::format(
-        "typedef signed char i8;\ntypedef unsigned char u8;\ntypedef short i16;\ntypedef unsigned short u16;\ntypedef int i32;\n"
-        "typedef unsigned int u32;\ntypedef long long i64;\ntypedef unsigned long long u64;\ntypedef float f32;\ntypedef double f64;\n"
+        "typedef signed char i8;\ntypedef unsigned char u8;\ntypedef short i16;\ntypedef unsigned short u16;\ntypedef "
+        "int i32;\n"
+        "typedef unsigned int u32;\ntypedef long long i64;\ntypedef unsigned long long u64;\ntypedef float "
+        "f32;\ntypedef double f64;\n"
         "typedef {} index_t;\n",
         index_is_32 ? "i32" : "i64");
   }
@@ -57,11 +59,20 @@ class Cuda final : public Dialect {
       const auto& k = e.kernel();
       switch (a.kind) {
         case ArgSlot::pointer:
-          list += fmt::format("{} __restrict__ {}", pointer(ir::Space::global, k.params[a.param].elem, k.params[a.param].kind == ir::ParamKind::in), e.param_name(a.param));
+          list += fmt::format(
+              "{} __restrict__ {}",
+              pointer(ir::Space::global, k.params[a.param].elem, k.params[a.param].kind == ir::ParamKind::in),
+              e.param_name(a.param));
           break;
-        case ArgSlot::scalar: list += fmt::format("{} {}", type_name(k.params[a.param].elem), e.param_name(a.param)); break;
-        case ArgSlot::length: list += fmt::format("index_t {}_length", e.param_name(a.param)); break;
-        case ArgSlot::items: list += "index_t items"; break;
+        case ArgSlot::scalar:
+          list += fmt::format("{} {}", type_name(k.params[a.param].elem), e.param_name(a.param));
+          break;
+        case ArgSlot::length:
+          list += fmt::format("index_t {}_length", e.param_name(a.param));
+          break;
+        case ArgSlot::items:
+          list += "index_t items";
+          break;
       }
     }
     return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}) {{", e.threads(), e.entry(), list);
@@ -76,7 +87,9 @@ class Cuda final : public Dialect {
   std::string shared_array(std::string_view type, std::string_view array, u64 count, u32 align) const override {
     return fmt::format("__shared__ alignas({}) {} {}[{}];", align, type, array, count);
   }
-  std::string shared_block(std::string_view block) const override { return fmt::format("alignas(1024) extern __shared__ u8 {}[];", block); }
+  std::string shared_block(std::string_view block) const override {
+    return fmt::format("alignas(1024) extern __shared__ u8 {}[];", block);
+  }
 };
 }  // namespace
 
@@ -85,7 +98,8 @@ const Dialect& cuda_dialect() {
   return dialect;
 }
 
-Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profile& profile, const CudaOptions& options) {
+Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profile& profile,
+                 const CudaOptions& options) {
   if (auto lacking = target::fit(optimised, profile); !lacking.empty()) throw Error(std::move(lacking));
   EmitOptions o;
   o.threads = threads;

@@ -7,11 +7,13 @@
 namespace iron::emit {
 
 struct CudaOptions {
-  bool index_is_32 = false;   ///< subscripts as i32, for launches whose extents allow it
+  bool index_is_32 = false;  ///< subscripts as i32, for launches whose extents allow it
 };
 
-/// Throws iron::Error: D20 for what the profile lacks, D27 for too much threadgroup memory, EMIT01 for an op that is refused.
-Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profile& profile, const CudaOptions& options = {});
+/// Throws iron::Error: D20 for what the profile lacks, D27 for too much threadgroup memory, EMIT01 for an op that is
+/// refused.
+Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profile& profile,
+                 const CudaOptions& options = {});
 
 const Dialect& cuda_dialect();
 

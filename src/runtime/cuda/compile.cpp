@@ -27,12 +27,14 @@ PtxasReport ptxas_report(const std::string& log) {
   return r;
 }
 
-CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch, const DiskCache* cache, const emit::CudaOptions& options) {
+CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch, const DiskCache* cache,
+                             const emit::CudaOptions& options) {
   CompiledKernel out;
   out.source = emit::emit_cuda(optimised, threads, target::profile(arch), options);
   const Nvrtc& nvrtc = Nvrtc::get();
   const auto flags = nvrtc_options();
-  std::string key = fmt::format("iron cuda {}\nnvrtc {}.{}\n{}\n", emit::cuda_emitter_version, nvrtc.major(), nvrtc.minor(), arch);
+  std::string key =
+      fmt::format("iron cuda {}\nnvrtc {}.{}\n{}\n", emit::cuda_emitter_version, nvrtc.major(), nvrtc.minor(), arch);
   for (const auto& f : flags) key += f + "\n";
   key += out.source.text;
   const Hash128 hash = hash128(std::string_view(key));

@@ -22,7 +22,7 @@ PtxasReport ptxas_report(const std::string& log);
 std::vector<std::string> nvrtc_options();
 
 /// Compiles for an architecture by its profile's name ("sm_90a"). `cache` may be null.
-CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch, const DiskCache* cache = nullptr,
-                             const emit::CudaOptions& options = {});
+CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch,
+                             const DiskCache* cache = nullptr, const emit::CudaOptions& options = {});
 
 }  // namespace iron::runtime::cuda

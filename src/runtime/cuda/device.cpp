@@ -20,7 +20,8 @@ namespace iron::runtime::cuda {
 namespace {
 /// The disassembly of a cubin by nvdisasm or cuobjdump where one is on the PATH, else empty.
 std::string disassemble(const std::vector<char>& cubin) {
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("iron-{}-{:x}.cubin", getpid(), reinterpret_cast<std::uintptr_t>(cubin.data()));
+  const auto file = std::filesystem::temp_directory_path() /
+                    fmt::format("iron-{}-{:x}.cubin", getpid(), reinterpret_cast<std::uintptr_t>(cubin.data()));
   std::ofstream(file, std::ios::binary).write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
   std::string out;
   for (const char* tool : {"nvdisasm -c", "cuobjdump -sass"}) {
@@ -41,7 +42,8 @@ class CudaExecutable final : public Executable {
   CudaExecutable(const Driver& d, const ir::Kernel& k, Dim3 threads, CompiledKernel compiled)
       : driver_(d), kernel_(k), threads_(threads), compiled_(std::move(compiled)) {
     d.check(d.ModuleLoadData(&module_, compiled_.binary.cubin.data()), fmt::format("loading kernel {}", k.name));
-    d.check(d.ModuleGetFunction(&function_, module_, compiled_.source.entry.c_str()), fmt::format("finding kernel {}", k.name));
+    d.check(d.ModuleGetFunction(&function_, module_, compiled_.source.entry.c_str()),
+            fmt::format("finding kernel {}", k.name));
     const u64 dynamic = compiled_.source.dynamic_shared_bytes;
     if (dynamic > 0)
       d.check(d.FuncSetAttribute(function_, attribute::function_max_dynamic_shared, static_cast<int>(dynamic)),
@@ -67,12 +69,14 @@ class CudaExecutable final : public Executable {
     };
     int groups = 0;
     const int n = static_cast<int>(threads_.count());
-    driver_.check(driver_.Occupancy(&groups, function_, n, compiled_.source.dynamic_shared_bytes), "asking for occupancy");
+    driver_.check(driver_.Occupancy(&groups, function_, n, compiled_.source.dynamic_shared_bytes),
+                  "asking for occupancy");
     const auto report = ptxas_report(compiled_.binary.log);
     return {{"registers", value(attribute::function_registers)},
             {"local_bytes", value(attribute::function_local)},
             {"spill_bytes", std::max(report.spill_store_bytes, 0) + std::max(report.spill_load_bytes, 0)},
-            {"shared_bytes", static_cast<double>(compiled_.source.static_shared_bytes + compiled_.source.dynamic_shared_bytes)},
+            {"shared_bytes",
+             static_cast<double>(compiled_.source.static_shared_bytes + compiled_.source.dynamic_shared_bytes)},
             {"groups_per_unit", groups},
             {"occupancy", groups * n / 2048.0}};
   }
@@ -100,10 +104,18 @@ class Arguments {
       throw Error("D25", fmt::format("kernel {} takes {} arguments, not {}", k.name, k.params.size(), args.size()));
     for (const auto& slot : exe.source().args) {
       switch (slot.kind) {
-        case emit::ArgSlot::pointer: values_.push_back(reinterpret_cast<std::uintptr_t>(args[slot.param].data)); break;
-        case emit::ArgSlot::scalar: values_.push_back(args[slot.param].scalar); break;
-        case emit::ArgSlot::length: values_.push_back(args[slot.param].bytes / dtype_size(k.params[slot.param].elem)); break;
-        case emit::ArgSlot::items: values_.push_back(geometry.items); break;
+        case emit::ArgSlot::pointer:
+          values_.push_back(reinterpret_cast<std::uintptr_t>(args[slot.param].data));
+          break;
+        case emit::ArgSlot::scalar:
+          values_.push_back(args[slot.param].scalar);
+          break;
+        case emit::ArgSlot::length:
+          values_.push_back(args[slot.param].bytes / dtype_size(k.params[slot.param].elem));
+          break;
+        case emit::ArgSlot::items:
+          values_.push_back(geometry.items);
+          break;
       }
     }
     // Little-endian: a narrower parameter is the value's first bytes.
@@ -123,7 +135,8 @@ class CudaBackend final : public Backend {
     int count = 0;
     driver_.check(driver_.DeviceGetCount(&count), "counting devices");
     if (ordinal < 0 || ordinal >= count)
-      throw Error("CUDA13", fmt::format("there is no CUDA device {}: {} are here", ordinal, count), "check CUDA_VISIBLE_DEVICES");
+      throw Error("CUDA13", fmt::format("there is no CUDA device {}: {} are here", ordinal, count),
+                  "check CUDA_VISIBLE_DEVICES");
     CUdevice device = 0;
     driver_.check(driver_.DeviceGet(&device, ordinal), "opening a device");
     driver_.check(driver_.PrimaryCtxRetain(&context_, device), "starting the device");
@@ -137,7 +150,8 @@ class CudaBackend final : public Backend {
   void* allocate(u64 bytes) override {
     enter();
     CUdeviceptr data = 0;
-    driver_.check(driver_.MemAllocAsync(&data, bytes ? bytes : 1, stream_), fmt::format("allocating {} bytes on {}", bytes, info_.name));
+    driver_.check(driver_.MemAllocAsync(&data, bytes ? bytes : 1, stream_),
+                  fmt::format("allocating {} bytes on {}", bytes, info_.name));
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(data));
   }
   void release(void* data) override {
@@ -166,12 +180,14 @@ class CudaBackend final : public Backend {
     const Hash128 key = hash128(fmt::format("{} {} {}\n{}", threads.x, threads.y, threads.z, ir::print(optimised)));
     const std::lock_guard lock(mutex_);
     if (const auto it = prepared_.find(key); it != prepared_.end()) return it->second;
-    auto exe = std::make_shared<CudaExecutable>(driver_, optimised, threads, compile_cubin(optimised, threads, info_.architecture, &cache_));
+    auto exe = std::make_shared<CudaExecutable>(driver_, optimised, threads,
+                                                compile_cubin(optimised, threads, info_.architecture, &cache_));
     prepared_.emplace(key, exe);
     return exe;
   }
 
-  void launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args) override {
+  void launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
+              std::span<const LaunchArg> args) override {
     enter();
     const auto& e = own(exe);
     Arguments arguments(e, geometry, args);
@@ -239,21 +255,27 @@ class CudaBackend final : public Backend {
 
   static const CudaExecutable& own(const std::shared_ptr<Executable>& exe) {
     const auto* e = dynamic_cast<const CudaExecutable*>(exe.get());
-    if (!e) throw Error("CUDA14", "a kernel that was not prepared for a CUDA device is launched on one", "prepare it on this device");
+    if (!e)
+      throw Error("CUDA14", "a kernel that was not prepared for a CUDA device is launched on one",
+                  "prepare it on this device");
     return *e;
   }
 
   void start(const CudaExecutable& e, const LaunchGeometry& g, Arguments& arguments) const {
     if (g.threads != e.threads())
-      throw Error("D02", fmt::format("kernel {} was prepared for threadgroups of {} x {} x {} threads, not {} x {} x {}", e.kernel().name, e.threads().x,
-                                     e.threads().y, e.threads().z, g.threads.x, g.threads.y, g.threads.z));
+      throw Error("D02",
+                  fmt::format("kernel {} was prepared for threadgroups of {} x {} x {} threads, not {} x {} x {}",
+                              e.kernel().name, e.threads().x, e.threads().y, e.threads().z, g.threads.x, g.threads.y,
+                              g.threads.z));
     if (g.groups.count() == 0) return;
-    driver_.check(driver_.LaunchKernel(e.function(), g.groups.x, g.groups.y, g.groups.z, g.threads.x, g.threads.y, g.threads.z,
-                                       static_cast<unsigned>(e.source().dynamic_shared_bytes), stream_, arguments.data(), nullptr),
+    driver_.check(driver_.LaunchKernel(e.function(), g.groups.x, g.groups.y, g.groups.z, g.threads.x, g.threads.y,
+                                       g.threads.z, static_cast<unsigned>(e.source().dynamic_shared_bytes), stream_,
+                                       arguments.data(), nullptr),
                   fmt::format("launching kernel {}", e.kernel().name));
   }
 
-  template <class F> double timed(F&& work) const {
+  template <class F>
+  double timed(F&& work) const {
     CUevent begin = nullptr, end = nullptr;
     driver_.check(driver_.EventCreate(&begin, 0), "creating an event");
     driver_.check(driver_.EventCreate(&end, 0), "creating an event");

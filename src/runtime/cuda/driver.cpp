@@ -15,17 +15,19 @@ Driver::Driver() {
   const std::vector<std::string> names{"libcuda.so.1"};
   library_ = DynamicLibrary::open(names, &why);
   if (!library_) throw Error("CUDA10", "no NVIDIA driver: " + why, "install the driver, or run on another device");
-#define F(member, text, parameters)                                             \
-  member = reinterpret_cast<CUresult(*) parameters>(library_.symbol(text));      \
-  if (!member)                                                                   \
-    throw Error("CUDA11", fmt::format("the NVIDIA driver is too old: it has no {}", text), "install a driver for CUDA 12 or newer");
+#define F(member, text, parameters)                                                        \
+  member = reinterpret_cast<CUresult(*) parameters>(library_.symbol(text));                \
+  if (!member)                                                                             \
+    throw Error("CUDA11", fmt::format("the NVIDIA driver is too old: it has no {}", text), \
+                "install a driver for CUDA 12 or newer");
   IRON_CUDA_FUNCTIONS(F)
 #undef F
   DriverGetVersion(&version);
   if (const CUresult r = Init(0); r != 0) {
     const char* text = nullptr;
     GetErrorString(r, &text);
-    throw Error("CUDA12", fmt::format("the NVIDIA driver does not start: {}", text ? text : "unknown error"), "check nvidia-smi");
+    throw Error("CUDA12", fmt::format("the NVIDIA driver does not start: {}", text ? text : "unknown error"),
+                "check nvidia-smi");
   }
 }
 

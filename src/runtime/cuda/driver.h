@@ -21,8 +21,8 @@ using CUgraphExec = struct OpaqueGraphExec*;
 
 /// Attribute numbers of the driver's ABI.
 namespace attribute {
-inline constexpr int max_threads_per_block = 1, clock_rate = 13, multiprocessor_count = 16, l2_bytes = 38, compute_major = 75, compute_minor = 76,
-                     shared_optin = 97;
+inline constexpr int max_threads_per_block = 1, clock_rate = 13, multiprocessor_count = 16, l2_bytes = 38,
+                     compute_major = 75, compute_minor = 76, shared_optin = 97;
 inline constexpr int function_shared = 1, function_local = 3, function_registers = 4, function_max_dynamic_shared = 8;
 }  // namespace attribute
 
@@ -33,43 +33,43 @@ struct Driver {
 
   int version = 0;  ///< 13000 is 13.0
 
-#define IRON_CUDA_FUNCTIONS(F)                                                                                     \
-  F(Init, "cuInit", (unsigned))                                                                                    \
-  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                                \
-  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                                      \
-  F(GetErrorString, "cuGetErrorString", (CUresult, const char**))                                                  \
-  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                                    \
-  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                                    \
-  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                                      \
-  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                             \
-  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (std::size_t*, CUdevice))                                               \
-  F(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                                          \
-  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                                 \
-  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                                  \
-  F(ModuleUnload, "cuModuleUnload", (CUmodule))                                                                    \
-  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                                \
-  F(FuncGetAttribute, "cuFuncGetAttribute", (int*, int, CUfunction))                                               \
-  F(FuncSetAttribute, "cuFuncSetAttribute", (CUfunction, int, int))                                                \
-  F(Occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", (int*, CUfunction, int, std::size_t))                \
-  F(StreamCreate, "cuStreamCreate", (CUstream*, unsigned))                                                         \
-  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                                          \
-  F(StreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream, int))                                                \
-  F(StreamEndCapture, "cuStreamEndCapture", (CUstream, CUgraph*))                                                  \
-  F(GraphInstantiate, "cuGraphInstantiateWithFlags", (CUgraphExec*, CUgraph, unsigned long long))                  \
-  F(GraphLaunch, "cuGraphLaunch", (CUgraphExec, CUstream))                                                         \
-  F(GraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec))                                                         \
-  F(GraphDestroy, "cuGraphDestroy", (CUgraph))                                                                     \
-  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                                            \
-  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                                             \
-  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                                             \
-  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                                            \
-  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                                  \
-  F(MemAllocAsync, "cuMemAllocAsync", (CUdeviceptr*, std::size_t, CUstream))                                       \
-  F(MemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, CUstream))                                                       \
-  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, std::size_t, CUstream))                    \
-  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, std::size_t, CUstream))                          \
-  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, std::size_t, CUstream))                         \
-  F(LaunchKernel, "cuLaunchKernel",                                                                                \
+#define IRON_CUDA_FUNCTIONS(F)                                                                      \
+  F(Init, "cuInit", (unsigned))                                                                     \
+  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                 \
+  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                       \
+  F(GetErrorString, "cuGetErrorString", (CUresult, const char**))                                   \
+  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                     \
+  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                     \
+  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                       \
+  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                              \
+  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (std::size_t*, CUdevice))                                \
+  F(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                           \
+  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                  \
+  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                   \
+  F(ModuleUnload, "cuModuleUnload", (CUmodule))                                                     \
+  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                 \
+  F(FuncGetAttribute, "cuFuncGetAttribute", (int*, int, CUfunction))                                \
+  F(FuncSetAttribute, "cuFuncSetAttribute", (CUfunction, int, int))                                 \
+  F(Occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", (int*, CUfunction, int, std::size_t)) \
+  F(StreamCreate, "cuStreamCreate", (CUstream*, unsigned))                                          \
+  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                           \
+  F(StreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream, int))                                 \
+  F(StreamEndCapture, "cuStreamEndCapture", (CUstream, CUgraph*))                                   \
+  F(GraphInstantiate, "cuGraphInstantiateWithFlags", (CUgraphExec*, CUgraph, unsigned long long))   \
+  F(GraphLaunch, "cuGraphLaunch", (CUgraphExec, CUstream))                                          \
+  F(GraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec))                                          \
+  F(GraphDestroy, "cuGraphDestroy", (CUgraph))                                                      \
+  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                             \
+  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                              \
+  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                              \
+  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                             \
+  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                   \
+  F(MemAllocAsync, "cuMemAllocAsync", (CUdeviceptr*, std::size_t, CUstream))                        \
+  F(MemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, CUstream))                                        \
+  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, std::size_t, CUstream))     \
+  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, std::size_t, CUstream))           \
+  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, std::size_t, CUstream))          \
+  F(LaunchKernel, "cuLaunchKernel",                                                                 \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
 
 #define F(name, symbol, parameters) CUresult(*name) parameters = nullptr;

@@ -74,8 +74,9 @@ Nvrtc::Nvrtc() {
   const auto names = candidates();
   library_ = DynamicLibrary::open(names, &why);
   if (!library_)
-    throw Error("CUDA01", "NVRTC, the run-time compiler of CUDA, was not found: " + why,
-                "install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or set IRON_NVRTC to the path of libnvrtc.so");
+    throw Error(
+        "CUDA01", "NVRTC, the run-time compiler of CUDA, was not found: " + why,
+        "install the CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or set IRON_NVRTC to the path of libnvrtc.so");
   auto api = std::make_unique<Api>();
   const auto bind = [&](auto& function, const char* symbol) {
     void* address = library_.symbol(symbol);
@@ -141,10 +142,13 @@ struct ProgramGuard {
 };
 }  // namespace
 
-Compiled Nvrtc::compile(const std::string& text, const std::string& name, const std::string& arch, const std::vector<std::string>& options) const {
+Compiled Nvrtc::compile(const std::string& text, const std::string& name, const std::string& arch,
+                        const std::vector<std::string>& options) const {
   const int number = arch.starts_with("sm_") ? std::atoi(arch.c_str() + 3) : 0;
   if (std::find(architectures_.begin(), architectures_.end(), number) == architectures_.end())
-    throw Error("CUDA02", fmt::format("NVRTC {}.{} ({}) does not know the architecture {}", major_, minor_, path(), arch), "install a newer CUDA toolkit");
+    throw Error("CUDA02",
+                fmt::format("NVRTC {}.{} ({}) does not know the architecture {}", major_, minor_, path(), arch),
+                "install a newer CUDA toolkit");
   ProgramGuard guard{nullptr, api_->destroy};
   if (const Result r = api_->create(&guard.program, text.c_str(), name.c_str(), 0, nullptr, nullptr); r != 0)
     throw Error("CUDA03", fmt::format("NVRTC could not take {}: {}", name, api_->error_string(r)));
@@ -166,9 +170,11 @@ Compiled Nvrtc::compile(const std::string& text, const std::string& name, const 
   Compiled out;
   out.log = read_text(api_->log_size, api_->log);
   if (compiled != 0)
-    throw Error("CUDA03", fmt::format("{} does not compile for {}: {}\n{}\n{}", name, arch, api_->error_string(compiled), out.log, numbered(text)));
+    throw Error("CUDA03", fmt::format("{} does not compile for {}: {}\n{}\n{}", name, arch,
+                                      api_->error_string(compiled), out.log, numbered(text)));
   std::size_t size = 0;
-  if (api_->cubin_size(guard.program, &size) != 0 || size == 0) throw Error("CUDA03", fmt::format("NVRTC gave no cubin for {} on {}", name, arch));
+  if (api_->cubin_size(guard.program, &size) != 0 || size == 0)
+    throw Error("CUDA03", fmt::format("NVRTC gave no cubin for {} on {}", name, arch));
   out.cubin.resize(size);
   api_->cubin(guard.program, out.cubin.data());
   out.ptx = read_text(api_->ptx_size, api_->ptx);

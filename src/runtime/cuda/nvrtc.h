@@ -12,7 +12,7 @@ namespace iron::runtime::cuda {
 struct Compiled {
   std::vector<char> cubin;
   std::string ptx;
-  std::string log;     ///< the compiler's and ptxas' messages, with registers and spills
+  std::string log;  ///< the compiler's and ptxas' messages, with registers and spills
 };
 
 class Nvrtc {
@@ -28,8 +28,10 @@ class Nvrtc {
   const std::string& path() const { return library_.path(); }
   const std::vector<int>& architectures() const { return architectures_; }  ///< 75, 80, ..., as numbers
 
-  /// Throws CUDA02 when NVRTC does not know the architecture, CUDA03 with the log and the text when the text does not compile.
-  Compiled compile(const std::string& text, const std::string& name, const std::string& arch, const std::vector<std::string>& options) const;
+  /// Throws CUDA02 when NVRTC does not know the architecture, CUDA03 with the log and the text when the text does not
+  /// compile.
+  Compiled compile(const std::string& text, const std::string& name, const std::string& arch,
+                   const std::vector<std::string>& options) const;
 
  private:
   Nvrtc();
