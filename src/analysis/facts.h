@@ -94,6 +94,7 @@ class Facts {
   std::vector<Undo> undo_;
   u32 version_ = 1, last_version_ = 1;
   bool dead_ = false;
+  u32 nested_selects_ = 0;  ///< selects whose arms are being looked at, each inside the one before
 };
 
 /// Whether the range of an op follows from its operands' ranges alone, at any later point too.

@@ -364,15 +364,19 @@ Range Facts::tree(OpId v) {
       return apply(Opcode::Min, op.type.elem, apply(Opcode::Max, op.type.elem, at(0), at(1), wrapped), at(2), wrapped);
     }
     case Opcode::Select: {
-      // Each arm is seen with what the condition says of it.
+      // Each arm is seen with what the condition says of it; each condition is a context of its own, so that deep nests
+      // would cost a power of two.
+      if (nested_selects_ >= 4) return hull(at(1), at(2));
       const OpId condition = k_.operand(v, 0);
       Range both;
+      ++nested_selects_;
       for (u32 arm = 1; arm <= 2; ++arm) {
         const auto mark = push();
         assume(condition, arm == 1);
         if (!dead_) both = hull(both, at(arm));
         pop(mark);
       }
+      --nested_selects_;
       return both.empty() ? Range::of(op.type.elem) : both;
     }
     default: {

@@ -310,6 +310,9 @@ Val Lowering::pure(OpId id) {
             for (u32 i = 0; i < ratio; ++i) {
               V e = c_.conv(Conv::zext, wide, c_.bitcast(small, v[0].at(c * ratio + i, p).v));
               V placed = c_.bin(Bin::shl, e, c_.integer(wide, u64{i} * a * 8, c_.lanes(e)));
+              // Elements of one vector may be uniform beside others that vary.
+              if (r && c_.lanes(r) == 0 && c_.lanes(placed)) r = c_.splat(r, c_.lanes(placed));
+              if (r && c_.lanes(r) && c_.lanes(placed) == 0) placed = c_.splat(placed, c_.lanes(r));
               r = r ? c_.bin(Bin::or_, r, placed) : placed;
             }
           } else {

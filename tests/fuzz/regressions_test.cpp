@@ -4,6 +4,7 @@
 #include "analysis/contract.h"
 #include "exec/exec.h"
 #include "ir/text.h"
+#include "judges.h"
 #include "passes/pipeline.h"
 
 namespace iron {
@@ -114,6 +115,41 @@ TEST(Regression, MasksShowAlignment) {
   std::vector<u16> y(1);
   const LaunchArg args[] = {{data, sizeof data, 0}, exec::buffer(y), {nullptr, 0, 0}};
   EXPECT_TRUE(analysis::check(analysis::derive(k), exec::geometry(1, 1), args).empty());
+}
+
+// A vector may hold an element that is uniform beside one that varies.
+TEST(Regression, BitcastOfMixedVectors) {
+  const auto s = fuzz::from_text(R"(// LAUNCH groups=1,1,1 threads=32,1,1 items=0 data=58870098152343 sizes=128,64
+kernel @k(%packed: in i32, %y: inout f16) threadgroup exact {
+  %1 = thread_id : index
+  %2 = load %packed[%1] : i32
+  %3 = cast %2 : u16
+  %4 = vec.make 7:u16, %3 : u16x2
+  %5 = bitcast %4 : i32
+  %6 = cast %5 : f16
+  store %y[%1], %6
+}
+)",
+                                 "text");
+  for (const auto& judge : fuzz::judges()) {
+    const auto f = fuzz::apply(judge, s);
+    EXPECT_FALSE(f) << judge.name << ": " << f->detail;
+  }
+}
+
+// Every select opens two contexts: thirty in one another must not take a power of two.
+TEST(Regression, NestedSelectsStayCheap) {
+  std::string text = R"(kernel @k(%x: in u16, %y: out u16, %n: scalar u16) threadgroup exact {
+  %t = thread_id : index
+  %v0 = rem %t, 9 : index
+)";
+  for (int i = 0; i < 30; ++i)
+    text += "  %c" + std::to_string(i) + " = lt %v" + std::to_string(i) + ", " + std::to_string(i % 7) +
+            " : bool\n  %v" + std::to_string(i + 1) + " = select %c" + std::to_string(i) + ", %t, %v" +
+            std::to_string(i) + " : index\n";
+  text += "  %r = rem %v30, 8 : index\n  %u = load %x[%r] : u16\n  store %y[%t], %u\n}\n";
+  std::vector<u16> x(8), y(1);
+  EXPECT_TRUE(checked(ir::parse(text), x, y, 0).empty());
 }
 
 }  // namespace
