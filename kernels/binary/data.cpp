@@ -100,7 +100,7 @@ Case copy_case(Gen& g, u64 n) {
   auto a = g.zeros<T>(n);
   for (u64 i = 0; i < n; ++i) {
     const u64 bits = sizeof(T) == 2 ? i * 7 : i * 0x9e3779b97f4a7c15ull >> 32;
-    std::memcpy(&a[i], &bits, sizeof(T));
+    std::memcpy(static_cast<void*>(&a[i]), &bits, sizeof(T));
   }
   const auto out = g.output<T>(n);
   return Case{Copy<T>{.a = a, .out = out}}.expect_exact("out", std::vector<T>(a.data(), a.data() + n));
