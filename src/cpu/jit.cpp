@@ -78,7 +78,12 @@ void optimise(llvm::Module& m, TargetMachine& tm) {
   passes.run(m, a);
 }
 
+/// From here on register allocation takes minutes (it grows faster than the function): such kernels get LLVM's fast
+/// one.
+constexpr unsigned most_instructions = 12'000;
+
 void emit(llvm::Module& m, TargetMachine& tm, CodeGenFileType type, SmallVectorImpl<char>& out) {
+  if (m.getInstructionCount() > most_instructions) tm.setOptLevel(CodeGenOptLevel::None);
   raw_svector_ostream stream(out);
   legacy::PassManager passes;
   if (tm.addPassesToEmitFile(passes, stream, nullptr, type))
