@@ -59,6 +59,8 @@ install(TARGETS ${exported} EXPORT iron-targets)
 install(EXPORT iron-targets NAMESPACE iron:: DESTINATION ${package_dir})
 install(DIRECTORY include/iron DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# What the public headers of the kernel language name.
+install(FILES src/ir/op.h src/ir/ops.def src/ir/type.h src/ir/launch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ir)
 if(TARGET iron)
   install(TARGETS iron RUNTIME)
 endif()
