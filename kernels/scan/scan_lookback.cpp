@@ -62,7 +62,8 @@ struct ScanLookback {
   Grid grid() const { return {Threadgroups{static_cast<u32>(state.size())}, Threads{spec.threads}}; }
 
   void operator()() const {
-    const auto tile = bounded(ticket(counter[0]), 0u, threadgroups() - 1u);
+    const auto number = ticket(counter[0]);
+    const auto tile = bounded(number, 0u, threadgroups() - 1u);
     const auto first = tile * spec.tile() + thread_id() * spec.per_thread;
     std::vector<Val<T>> run;  // sums of this thread's elements up to each
     for (u32 k = 0; k < spec.per_thread; ++k) {

@@ -12,7 +12,8 @@ namespace iron::mutation {
 namespace {
 
 constexpr u64 sample = 6'000;
-// The aim, which the whole set must reach under IRON_TEST_FULL, and what has been reached: the sample may not fall below.
+// The aim, which the whole set must reach under IRON_TEST_FULL, and what has been reached: the sample may not fall
+// below.
 constexpr double aim = 0.95;
 constexpr double reached = 0.92;
 
