@@ -1,8 +1,14 @@
 // Persistent workers that run lists of commands: spin for a while after the last list, then sleep on a futex.
+//
+// A command is cut into shares, one a thread. Each thread takes its own share; where a command must wait for earlier
+// ones, a thread that gets there first also takes the shares that nobody has begun. So only a share in progress is
+// ever waited for, never a thread: one that the system has put aside (more threads than cores, other programs) holds
+// nobody up between its shares.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -11,7 +17,7 @@
 
 namespace iron::runtime {
 
-/// One kernel over a range of threadgroups. All threads share a command; those with no share wait at the next barrier.
+/// One kernel over a range of threadgroups.
 struct Command {
   cpu::KernelFn fn = nullptr;
   const u64* args = nullptr;
@@ -37,23 +43,25 @@ class Pool {
   void run(std::span<const Command> commands);
 
  private:
-  void work(u32 thread);
+  class Board;
+  struct Turn;
+  void work(Turn turn);
   void serve(u32 thread);
-  void barrier();
-  void run_share(const Command& c, u32 index, u32 thread);
+  bool take(Turn& turn, u32 index, u32 share);
+  bool settle(Turn& turn, u32 index);
+  bool in_order(Turn& turn, u32 index);
+  void run_groups(const Command& c, u32 first, u32 last, u32 thread);
+  Board& board_for(std::size_t commands);
 
   u32 threads_;
   std::vector<std::unique_ptr<cpu::Scratch>> scratch_;
   std::vector<std::thread> workers_;
-  const Command* list_ = nullptr;
-  std::size_t length_ = 0;
-  std::unique_ptr<std::atomic<u32>[]> next_;  ///< of each command handed out in order
-  std::size_t next_size_ = 0;
-  u32 joined_ = 1;
+  const Command* list_ = nullptr;               ///< read only by who holds a share of it
+  std::vector<std::unique_ptr<Board>> boards_;  ///< all that ever were: a late thread may still look at an old one
+  std::atomic<Board*> board_{nullptr};
+  std::atomic<u32> length_{0};
   alignas(128) std::atomic<u32> epoch_{0};
   alignas(128) std::atomic<u32> parked_{0};
-  alignas(128) std::atomic<u32> arrived_{0};
-  alignas(128) std::atomic<u32> phase_{0};
   std::atomic<bool> stop_{false};
 };
 
