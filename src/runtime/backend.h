@@ -25,6 +25,15 @@ struct DeviceInfo {
   std::vector<std::string> features;  ///< capability atoms
 };
 
+struct Launch;
+class Stream;
+class Graph;
+
+/// What a device's pool holds: memory given out, and memory kept for the next allocation besides.
+struct PoolUse {
+  u64 used_bytes = 0, kept_bytes = 0;
+};
+
 /// A kernel compiled for one device. Kept alive by work that uses it.
 class Executable {
  public:
@@ -36,14 +45,19 @@ class Executable {
   virtual std::vector<std::pair<std::string, double>> resources() const { return {}; }
 };
 
-/// A device. Calls are ordered as on one stream; launch() returns before the work is done where the device allows it.
+/// A device. Calls are ordered as on one stream, the device's own; launch() returns before the work is done where the
+/// device allows it.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual const DeviceInfo& info() const = 0;
 
-  virtual void* allocate(u64 bytes) = 0;  ///< 256-byte aligned; throws iron::Error on failure
+  /// From the device's pool, 256-byte aligned; throws iron::Error on failure.
+  virtual void* allocate(u64 bytes) = 0;
+  /// Back to the pool. Work in flight on any stream may still use it: nobody is given it before that is done.
   virtual void release(void* data) = 0;
+  virtual PoolUse pool_use() = 0;
+  virtual void trim_pool() = 0;  ///< gives what is kept back to the system
   virtual void upload(void* to, const void* from, u64 bytes) = 0;
   virtual void download(void* to, const void* from, u64 bytes) = 0;
   virtual void fill(void* to, u8 byte, u64 bytes) = 0;
@@ -53,7 +67,10 @@ class Backend {
   /// The launch contract was checked by the caller.
   virtual void launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                       std::span<const LaunchArg> args) = 0;
-  virtual void synchronize() = 0;
+  virtual void synchronize() = 0;  ///< all streams
+  /// Another stream beside the device's own, which sees what was done on that one so far.
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+  virtual std::unique_ptr<Graph> build_graph(std::vector<Launch> launches) = 0;
   /// Seconds that `count` back-to-back launches take on the device's own clock, without transfers.
   virtual double time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                                std::span<const std::vector<LaunchArg>> rotating_args, u32 count) = 0;

@@ -1,27 +1,8 @@
 #include "iron/runtime/device.h"
 
-#include <map>
-#include <mutex>
-
-#include "runtime/backend.h"
-#include "runtime/compile.h"
+#include "runtime/device_state.h"
 
 namespace iron {
-
-namespace detail {
-struct DeviceState {
-  runtime::Backend* backend = nullptr;
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<PreparedKernel::State>> prepared;
-};
-}  // namespace detail
-
-struct PreparedKernel::State {
-  runtime::Backend* backend = nullptr;
-  std::shared_ptr<const runtime::Compiled> compiled;
-  std::shared_ptr<runtime::Executable> exe;
-  analysis::DeviceLimits limits;
-};
 
 namespace detail {
 
@@ -65,9 +46,13 @@ void RawBuffer::fill(u8 byte) {
 }  // namespace detail
 
 void PreparedKernel::launch(std::span<const LaunchArg> args, const LaunchGeometry& geometry) const {
-  auto problems = analysis::check(state_->compiled->contract, geometry, args, state_->limits);
-  if (!problems.empty()) throw Error(std::move(problems));
+  state().check(args, geometry);
   state_->backend->launch(state_->exe, geometry, args);
+}
+
+const PreparedKernel::State& PreparedKernel::state() const {
+  if (!state_) throw Error("RT12", "a kernel that was never prepared", "make it with Device::prepare");
+  return *state_;
 }
 
 Device Device::open(std::string_view name) {
@@ -85,6 +70,11 @@ Device Device::open(std::string_view name) {
 
 std::string Device::name() const { return state_->backend->info().name; }
 void Device::synchronize() const { state_->backend->synchronize(); }
+DeviceMemory Device::memory() const {
+  const auto use = state_->backend->pool_use();
+  return {use.used_bytes, use.kept_bytes};
+}
+void Device::trim() const { state_->backend->trim_pool(); }
 runtime::Backend& Device::backend() const { return *state_->backend; }
 
 PreparedKernel Device::prepare_step(const std::string& key, Threads threads,

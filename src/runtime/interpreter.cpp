@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "ir/text.h"
+#include "runtime/host_stream.h"
 
 namespace iron::runtime {
 
@@ -29,9 +30,23 @@ InterpreterBackend::InterpreterBackend() {
 void* InterpreterBackend::allocate(u64 bytes) {
   void* data = std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
   if (!data) throw Error("RT01", "out of memory: " + std::to_string(bytes) + " bytes cannot be allocated");
+  const std::lock_guard lock(mutex_);
+  blocks_[data] = bytes, used_ += bytes;
   return data;
 }
-void InterpreterBackend::release(void* data) { std::free(data); }
+void InterpreterBackend::release(void* data) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = blocks_.find(data); it != blocks_.end()) used_ -= it->second, blocks_.erase(it);
+  std::free(data);
+}
+PoolUse InterpreterBackend::pool_use() {
+  const std::lock_guard lock(mutex_);
+  return {used_, 0};
+}
+std::unique_ptr<Stream> InterpreterBackend::make_stream() { return std::make_unique<HostStream>(*this); }
+std::unique_ptr<Graph> InterpreterBackend::build_graph(std::vector<Launch> launches) {
+  return std::make_unique<LaunchList>(std::move(launches));
+}
 void InterpreterBackend::upload(void* to, const void* from, u64 bytes) { std::memcpy(to, from, bytes); }
 void InterpreterBackend::download(void* to, const void* from, u64 bytes) { std::memcpy(to, from, bytes); }
 void InterpreterBackend::fill(void* to, u8 byte, u64 bytes) { std::memset(to, byte, bytes); }

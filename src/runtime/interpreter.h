@@ -1,6 +1,9 @@
 // The reference interpreter as a device: slow, exact, and it refuses what it finds.
 #pragma once
 
+#include <map>
+#include <mutex>
+
 #include "exec/exec.h"
 #include "runtime/backend.h"
 
@@ -20,6 +23,10 @@ class InterpreterBackend final : public Backend {
   void launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
               std::span<const LaunchArg> args) override;
   void synchronize() override {}
+  PoolUse pool_use() override;
+  void trim_pool() override {}
+  std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Graph> build_graph(std::vector<Launch> launches) override;
   double time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                        std::span<const std::vector<LaunchArg>> rotating_args, u32 count) override;
 
@@ -27,6 +34,9 @@ class InterpreterBackend final : public Backend {
 
  private:
   DeviceInfo info_;
+  std::mutex mutex_;
+  std::map<void*, u64> blocks_;  ///< bytes of what is allocated
+  u64 used_ = 0;
 };
 
 }  // namespace iron::runtime

@@ -185,6 +185,30 @@ TEST(CudaText, LargeThreadgroupMemoryIsDynamic) {
   EXPECT_NE(s.text.find("extern __shared__"), std::string::npos);
 }
 
+TEST(CudaText, ADependentKernelWaitsBeforeItsFirstAccess) {
+  const auto k = ir::parse(R"(kernel @k(%x: in f32, %y: out f32) elementwise exact {
+  %i = grid_thread_id : index
+  %0 = load %x[%i] : f32
+  store %y[%i], %0
+}
+)");
+  const auto emitted = [&](std::string_view profile, bool dependent) {
+    return emit::emit_cuda(k, {64, 1, 1}, target::profile(profile), {.dependent_launch = dependent});
+  };
+  const auto s = emitted("sm_90a", true);
+  EXPECT_TRUE(s.awaits_predecessor);
+  EXPECT_NE(
+      s.text.find(
+          "f32* __restrict__ y) {\n  asm volatile(\"griddepcontrol.launch_dependents;\\n\\tgriddepcontrol.wait;\" "
+          "::: \"memory\");\n"),
+      std::string::npos)
+      << s.text;
+  for (const auto& plain : {emitted("sm_90a", false), emitted("sm_89", true)}) {
+    EXPECT_FALSE(plain.awaits_predecessor);
+    EXPECT_EQ(plain.text.find("griddepcontrol"), std::string::npos);
+  }
+}
+
 TEST(CudaText, NamesNeverCollide) {
   const auto s = kernel_text(cuda(R"(kernel @float(%int: in f32, %t: out f32, %fma_f32: scalar f32) elementwise exact {
   %i = grid_thread_id : index

@@ -31,7 +31,8 @@ struct RawBuffer {
 };
 }  // namespace detail
 
-/// Memory of a device: n elements of T, freed with the object. Contents are undefined until set.
+/// Memory of a device: n elements of T from its pool, given back with the object, which waits for nothing: work in
+/// flight keeps it. Contents are undefined until set.
 template <class T>
 class Buffer {
  public:
@@ -63,9 +64,15 @@ class PreparedKernel {
   /// Checks the launch contract, then launches. Throws iron::Error naming what the launch lacks.
   void launch(std::span<const LaunchArg> args, const LaunchGeometry& geometry) const;
   explicit operator bool() const { return state_ != nullptr; }
+  const State& state() const;
 
  private:
   std::shared_ptr<State> state_;
+};
+
+/// Bytes that buffers hold, and bytes that the device keeps besides for those to come.
+struct DeviceMemory {
+  u64 used_bytes = 0, kept_bytes = 0;
 };
 
 /// One device. Launches run in order; they return before the work is done where the device allows it.
@@ -107,7 +114,9 @@ class Device {
     return prepare_step(std::string(detail::type_name<K>()) + "{" + specialisation(kernel) + "}", threads,
                         [&] { return iron::record(kernel, std::string(kernel_name<K>())); });
   }
-  void synchronize() const;
+  void synchronize() const;  ///< waits for all work, that of streams included
+  DeviceMemory memory() const;
+  void trim() const;  ///< gives the kept memory back to the system
   runtime::Backend& backend() const;
 
   template <class K>
@@ -123,6 +132,7 @@ class Device {
   }
 
  private:
+  friend class Stream;
   explicit Device(std::shared_ptr<detail::DeviceState> state) : state_(std::move(state)) {}
   template <class K>
   static constexpr std::string_view kernel_name() {

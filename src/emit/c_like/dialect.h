@@ -31,6 +31,8 @@ class Dialect {
   virtual std::string thread_pos(int axis) const = 0;
   virtual std::string group_id(int axis) const = 0;
   virtual std::string group_count(int axis) const = 0;
+  /// First statement of a kernel that may be set up while the one before it ends: it waits for that one, or is empty.
+  virtual std::string await_predecessor() const { return {}; }
   virtual std::string barrier() const = 0;
   virtual std::string simd_barrier() const = 0;
   virtual std::string unroll_pragma() const = 0;

@@ -418,7 +418,12 @@ Source Emitter::run() {
   const std::string signature = d_.signature(*this, out.args);
   out.text = d_.preamble(options_.index_is_32);
   for (const auto& h : helper_texts_) out.text += h + "\n";
-  out.text += "\n" + signature + "\n" + declarations + body + "}\n";
+  std::string first;
+  if (options_.await_predecessor && !d_.await_predecessor().empty()) {
+    first = "  " + d_.await_predecessor() + "\n";
+    out.awaits_predecessor = true;
+  }
+  out.text += "\n" + signature + "\n" + declarations + first + body + "}\n";
   return out;
 }
 

@@ -16,6 +16,7 @@ struct EmitOptions {
   Dim3 threads;  ///< threads of a threadgroup: constants in the text
   bool index_is_32 = false;
   u64 static_shared_limit = 48 * 1024;
+  bool await_predecessor = false;
 };
 
 struct Source {
@@ -23,7 +24,8 @@ struct Source {
   std::string entry;  ///< the kernel's name in the text
   std::vector<ArgSlot> args;
   u64 static_shared_bytes = 0;
-  u64 dynamic_shared_bytes = 0;  ///< what the launch must ask for
+  u64 dynamic_shared_bytes = 0;     ///< what the launch must ask for
+  bool awaits_predecessor = false;  ///< it may be launched before the kernel that it follows has ended
 };
 
 class Emitter {

@@ -81,6 +81,9 @@ class Cuda final : public Dialect {
   std::string thread_pos(int axis) const override { return fmt::format("threadIdx.{}", "xyz"[axis]); }
   std::string group_id(int axis) const override { return fmt::format("blockIdx.{}", "xyz"[axis]); }
   std::string group_count(int axis) const override { return fmt::format("gridDim.{}", "xyz"[axis]); }
+  std::string await_predecessor() const override {
+    return R"(asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");)";
+  }
   std::string barrier() const override { return "__syncthreads();"; }
   std::string simd_barrier() const override { return "__syncwarp();"; }
   std::string unroll_pragma() const override { return "#pragma unroll"; }
@@ -105,6 +108,7 @@ Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profil
   o.threads = threads;
   o.index_is_32 = options.index_is_32;
   o.static_shared_limit = profile.static_shared_bytes;
+  o.await_predecessor = options.dependent_launch && profile.atoms.has(target::Atom::dependent_launch);
   return Emitter(optimised, cuda_dialect(), o).run();
 }
 

@@ -8,6 +8,8 @@ namespace iron::emit {
 
 struct CudaOptions {
   bool index_is_32 = false;  ///< subscripts as i32, for launches whose extents allow it
+  /// Where the profile has `dependent_launch`: the kernel lets its successor be set up and waits for its predecessor.
+  bool dependent_launch = false;
 };
 
 /// Throws iron::Error: D20 for what the profile lacks, D27 for too much threadgroup memory, EMIT01 for an op that is

@@ -11,6 +11,7 @@
 
 #include "cpu/cache.h"
 #include "runtime/cpu/report.h"
+#include "runtime/host_stream.h"
 
 namespace iron::runtime {
 
@@ -108,15 +109,20 @@ CpuBackend::CpuBackend(u32 threads) : pool_(threads) {
 CpuBackend::~CpuBackend() { flush(); }
 
 void* CpuBackend::allocate(u64 bytes) {
-  void* p = std::aligned_alloc(256, (std::max<u64>(bytes, 1) + 255) / 256 * 256);
+  void* p = blocks_.allocate(bytes);
   if (!p)
     throw Error("DEV02", fmt::format("the CPU device cannot allocate {} bytes", bytes),
                 "free buffers, or use smaller ones");
   return p;
 }
 void CpuBackend::release(void* data) {
+  if (!data || !blocks_.release(data)) return;
   flush();
   std::free(data);
+}
+void CpuBackend::trim_pool() {
+  flush();
+  blocks_.trim();
 }
 void CpuBackend::upload(void* to, const void* from, u64 bytes) {
   flush();
@@ -143,72 +149,126 @@ std::shared_ptr<Executable> CpuBackend::prepare(const ir::Kernel& optimised, Dim
   return made;
 }
 
-void CpuBackend::append(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
-                        std::span<const LaunchArg> args) {
-  auto& e = dynamic_cast<CpuExecutable&>(*exe);
+// --- lists
+
+void CommandList::append(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
+                         std::span<const LaunchArg> args) {
+  auto& e = own<CpuExecutable>(*exe, "kernel");
   if (!(geometry.threads == e.threads()))
     throw Error("LAUNCH02",
                 fmt::format("kernel {} was prepared for threadgroups of {} x {} x {}", e.kernel().name, e.threads().x,
                             e.threads().y, e.threads().z),
                 "prepare it for the threadgroup that is launched");
-  const u64 groups = geometry.groups.count();
-  if (groups > 0xffffffffu)
-    throw Error("LAUNCH02", fmt::format("{} threadgroups; the CPU device counts them in 32 bits", groups));
-  if (groups == 0) return;
+  if (geometry.groups.count() > 0xffffffffu)
+    throw Error("LAUNCH02",
+                fmt::format("{} threadgroups; the CPU device counts them in 32 bits", geometry.groups.count()));
+  launches_.push_back({exe, geometry, {args.begin(), args.end()}});
+  encode(launches_.back());
+}
+
+void CommandList::encode(const Launch& l) {
+  auto& e = own<CpuExecutable>(*l.exe, "kernel");
   // A command waits where it touches what an earlier one since the last barrier wrote, or writes what that one touched.
   std::vector<Range> ranges;
-  for (std::size_t i = 0; i < args.size() && i < e.kernel().params.size(); ++i) {
+  u64 written = 0;
+  for (std::size_t i = 0; i < l.args.size() && i < e.kernel().params.size(); ++i) {
     const auto& p = e.kernel().params[i];
-    const auto* begin = static_cast<const u8*>(args[i].data);
-    if (p.is_buffer() && args[i].bytes) ranges.push_back({begin, begin + args[i].bytes, p.kind != ir::ParamKind::in});
+    const auto* begin = static_cast<const u8*>(l.args[i].data);
+    if (p.is_buffer() && l.args[i].bytes)
+      ranges.push_back({begin, begin + l.args[i].bytes, p.kind != ir::ParamKind::in});
+    if (p.kind == ir::ParamKind::out) written += l.args[i].bytes;
   }
   const bool conflict = std::any_of(ranges.begin(), ranges.end(), [&](const Range& a) {
     return std::any_of(since_barrier_.begin(), since_barrier_.end(),
                        [&](const Range& b) { return (a.writes || b.writes) && a.begin < b.end && b.begin < a.end; });
   });
-  words_.push_back(cpu::argument_words(e.kernel(), geometry, args));
+  words_.push_back(cpu::argument_words(e.kernel(), l.geometry, l.args));
   Command c;
-  u64 written = 0;
-  for (std::size_t i = 0; i < args.size(); ++i)
-    if (e.kernel().params[i].kind == ir::ParamKind::out) written += args[i].bytes;
   c.fn = (written > stream_from ? e.streaming() : e.code()).fn, c.args = words_.back().data(),
-  c.groups = static_cast<u32>(groups), c.grain = e.grain();
+  c.groups = static_cast<u32>(l.geometry.groups.count()), c.grain = e.grain();
   c.wait = conflict, c.in_order = e.code().info.waits, c.scratch_bytes = e.code().info.scratch_bytes;
   c.report = &CpuExecutable::report, c.context = &e;
   if (c.in_order) c.grain = 1, c.wait = true;
   if (c.wait) since_barrier_.clear();
   since_barrier_.insert(since_barrier_.end(), ranges.begin(), ranges.end());
   commands_.push_back(c);
-  kept_.push_back(exe);
+}
+
+void CommandList::set_args(std::size_t launch, std::span<const LaunchArg> args) {
+  auto& l = launches_.at(launch);
+  const auto same = [](const LaunchArg& a, const LaunchArg& b) { return a.data == b.data && a.bytes == b.bytes; };
+  const bool only_scalars = std::equal(l.args.begin(), l.args.end(), args.begin(), args.end(), same);
+  l.args.assign(args.begin(), args.end());
+  if (only_scalars) {
+    words_[launch] = cpu::argument_words(l.exe->kernel(), l.geometry, l.args);
+    commands_[launch].args = words_[launch].data();
+    return;
+  }
+  commands_.clear(), words_.clear(), since_barrier_.clear();
+  for (const auto& each : launches_) encode(each);
+}
+
+void CommandList::clear() {
+  launches_.clear();
+  commands_.clear();
+  words_.clear();
+  since_barrier_.clear();
+}
+
+namespace {
+class CpuGraph final : public Graph {
+ public:
+  CommandList list;
+  std::size_t size() const override { return list.size(); }
+  const Launch& launch(std::size_t index) const override { return list.launch(index); }
+  void set_args(std::size_t index, std::span<const LaunchArg> args) override { list.set_args(index, args); }
+};
+class CpuStream final : public HostStream {
+ public:
+  explicit CpuStream(CpuBackend& device) : HostStream(device), device_(device) {}
+  void replay(Graph& graph) override { device_.run(own<CpuGraph>(graph, "graph").list); }
+
+ private:
+  CpuBackend& device_;
+};
+}  // namespace
+
+std::unique_ptr<Stream> CpuBackend::make_stream() { return std::make_unique<CpuStream>(*this); }
+std::unique_ptr<Graph> CpuBackend::build_graph(std::vector<Launch> launches) {
+  auto graph = std::make_unique<CpuGraph>();
+  for (const auto& l : launches) graph->list.append(l.exe, l.geometry, l.args);
+  return graph;
 }
 
 void CpuBackend::launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                         std::span<const LaunchArg> args) {
-  append(exe, geometry, args);
-  if (commands_.size() >= longest_list) flush();
+  list_.append(exe, geometry, args);
+  if (list_.size() >= longest_list) flush();
 }
 
-void CpuBackend::flush() {
-  if (commands_.empty()) return;
-  pool_.run(commands_);
-  for (const auto& exe : kept_)
-    for (const auto& line : dynamic_cast<CpuExecutable&>(*exe).take_reports()) {
+void CpuBackend::run(const CommandList& list) {
+  if (&list != &list_) flush();
+  if (list.empty()) return;
+  pool_.run(list.commands());
+  for (std::size_t i = 0; i < list.size(); ++i)
+    for (const auto& line : own<CpuExecutable>(*list.launch(i).exe, "kernel").take_reports()) {
       if (on_report)
         on_report(line);
       else
         fmt::print(stderr, "{}\n", line);
     }
-  commands_.clear();
-  words_.clear();
-  kept_.clear();
-  since_barrier_.clear();
+}
+
+void CpuBackend::flush() {
+  run(list_);
+  list_.clear();
 }
 void CpuBackend::synchronize() { flush(); }
 
 double CpuBackend::time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                                  std::span<const std::vector<LaunchArg>> rotating_args, u32 count) {
   flush();
-  for (u32 i = 0; i < count; ++i) append(exe, geometry, rotating_args[i % rotating_args.size()]);
+  for (u32 i = 0; i < count; ++i) list_.append(exe, geometry, rotating_args[i % rotating_args.size()]);
   const auto start = std::chrono::steady_clock::now();
   flush();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -5,8 +5,9 @@
 #include <map>
 #include <mutex>
 
-#include "runtime/backend.h"
+#include "runtime/cpu/block_pool.h"
 #include "runtime/cpu/pool.h"
+#include "runtime/stream.h"
 
 namespace iron::runtime {
 
@@ -42,6 +43,31 @@ class CpuExecutable final : public Executable {
   std::vector<Line> lines_;
 };
 
+/// Commands for the workers with what they need, and where one waits for those before it.
+class CommandList {
+ public:
+  void append(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args);
+  /// Other arguments for a command. Their bytes may overlap differently: waits are found anew.
+  void set_args(std::size_t launch, std::span<const LaunchArg> args);
+  bool empty() const { return launches_.empty(); }
+  std::size_t size() const { return launches_.size(); }
+  const Launch& launch(std::size_t i) const { return launches_.at(i); }
+  const std::vector<Command>& commands() const { return commands_; }
+  void clear();
+
+ private:
+  struct Range {
+    const u8* begin;
+    const u8* end;
+    bool writes;
+  };
+  void encode(const Launch& launch);
+  std::vector<Launch> launches_;
+  std::vector<Command> commands_;
+  std::deque<std::vector<u64>> words_;
+  std::vector<Range> since_barrier_;
+};
+
 /// Name "cpu". Calls may come from one thread at a time. Launches run when something needs their results, or when the
 /// list is long.
 class CpuBackend final : public Backend {
@@ -58,6 +84,12 @@ class CpuBackend final : public Backend {
   void launch(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
               std::span<const LaunchArg> args) override;
   void synchronize() override;
+  PoolUse pool_use() override { return blocks_.use(); }
+  void trim_pool() override;
+  std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Graph> build_graph(std::vector<Launch> launches) override;
+  /// Runs a list that was built before, after what is enqueued.
+  void run(const CommandList& list);
   double time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                        std::span<const std::vector<LaunchArg>> rotating_args, u32 count) override;
 
@@ -65,20 +97,12 @@ class CpuBackend final : public Backend {
   void (*on_report)(const std::string& line) = nullptr;
 
  private:
-  struct Range {
-    const u8* begin;
-    const u8* end;
-    bool writes;
-  };
-  void append(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args);
   void flush();
 
   DeviceInfo info_;
   Pool pool_;
-  std::vector<Command> commands_;
-  std::deque<std::vector<u64>> words_;
-  std::vector<std::shared_ptr<Executable>> kept_;
-  std::vector<Range> since_barrier_;
+  BlockPool blocks_;
+  CommandList list_;
   std::mutex prepare_mutex_;
   std::map<std::string, std::weak_ptr<Executable>> prepared_;
 };

@@ -18,6 +18,23 @@ using CUstream = struct OpaqueStream*;
 using CUevent = struct OpaqueEvent*;
 using CUgraph = struct OpaqueGraph*;
 using CUgraphExec = struct OpaqueGraphExec*;
+using CUgraphNode = struct OpaqueGraphNode*;
+using CUmemoryPool = struct OpaqueMemoryPool*;
+
+/// CUlaunchAttribute and CUlaunchConfig of the driver's ABI.
+struct alignas(8) LaunchAttribute {
+  static constexpr int cluster_dimension = 4, programmatic_serialization = 6;
+  int id = 0;
+  int padding = 0;
+  unsigned value[16] = {};
+};
+struct LaunchConfig {
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, shared_bytes = 0;
+  CUstream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
 
 /// Attribute numbers of the driver's ABI.
 namespace attribute {
@@ -33,44 +50,56 @@ struct Driver {
 
   int version = 0;  ///< 13000 is 13.0
 
-#define IRON_CUDA_FUNCTIONS(F)                                                                      \
-  F(Init, "cuInit", (unsigned))                                                                     \
-  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                 \
-  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                       \
-  F(GetErrorString, "cuGetErrorString", (CUresult, const char**))                                   \
-  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                     \
-  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                     \
-  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                       \
-  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                              \
-  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (std::size_t*, CUdevice))                                \
-  F(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                           \
-  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                  \
-  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                   \
-  F(ModuleUnload, "cuModuleUnload", (CUmodule))                                                     \
-  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                 \
-  F(FuncGetAttribute, "cuFuncGetAttribute", (int*, int, CUfunction))                                \
-  F(FuncSetAttribute, "cuFuncSetAttribute", (CUfunction, int, int))                                 \
-  F(Occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", (int*, CUfunction, int, std::size_t)) \
-  F(StreamCreate, "cuStreamCreate", (CUstream*, unsigned))                                          \
-  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                           \
-  F(StreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream, int))                                 \
-  F(StreamEndCapture, "cuStreamEndCapture", (CUstream, CUgraph*))                                   \
-  F(GraphInstantiate, "cuGraphInstantiateWithFlags", (CUgraphExec*, CUgraph, unsigned long long))   \
-  F(GraphLaunch, "cuGraphLaunch", (CUgraphExec, CUstream))                                          \
-  F(GraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec))                                          \
-  F(GraphDestroy, "cuGraphDestroy", (CUgraph))                                                      \
-  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                             \
-  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                              \
-  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                              \
-  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                             \
-  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                   \
-  F(MemAllocAsync, "cuMemAllocAsync", (CUdeviceptr*, std::size_t, CUstream))                        \
-  F(MemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, CUstream))                                        \
-  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, std::size_t, CUstream))     \
-  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, std::size_t, CUstream))           \
-  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, std::size_t, CUstream))          \
-  F(LaunchKernel, "cuLaunchKernel",                                                                 \
-    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
+#define IRON_CUDA_FUNCTIONS(F)                                                                               \
+  F(Init, "cuInit", (unsigned))                                                                              \
+  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                          \
+  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                                \
+  F(GetErrorString, "cuGetErrorString", (CUresult, const char**))                                            \
+  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                              \
+  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                              \
+  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                                \
+  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                       \
+  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (std::size_t*, CUdevice))                                         \
+  F(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                                    \
+  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                           \
+  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                            \
+  F(ModuleUnload, "cuModuleUnload", (CUmodule))                                                              \
+  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                          \
+  F(FuncGetAttribute, "cuFuncGetAttribute", (int*, int, CUfunction))                                         \
+  F(FuncSetAttribute, "cuFuncSetAttribute", (CUfunction, int, int))                                          \
+  F(Occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", (int*, CUfunction, int, std::size_t))          \
+  F(StreamCreate, "cuStreamCreate", (CUstream*, unsigned))                                                   \
+  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream))                                                         \
+  F(StreamQuery, "cuStreamQuery", (CUstream))                                                                \
+  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned))                                     \
+  F(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                                       \
+    (CUstream, int*, u64*, CUgraph*, const CUgraphNode**, std::size_t*))                                     \
+  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                                    \
+  F(StreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream, int))                                          \
+  F(StreamEndCapture, "cuStreamEndCapture", (CUstream, CUgraph*))                                            \
+  F(GraphInstantiate, "cuGraphInstantiateWithFlags", (CUgraphExec*, CUgraph, unsigned long long))            \
+  F(GraphUpload, "cuGraphUpload", (CUgraphExec, CUstream))                                                   \
+  F(GraphLaunch, "cuGraphLaunch", (CUgraphExec, CUstream))                                                   \
+  F(GraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams", (CUgraphExec, CUgraphNode, const void*)) \
+  F(GraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec))                                                   \
+  F(GraphDestroy, "cuGraphDestroy", (CUgraph))                                                               \
+  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                                      \
+  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                                       \
+  F(EventQuery, "cuEventQuery", (CUevent))                                                                   \
+  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                                       \
+  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                                      \
+  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                            \
+  F(MemPoolCreate, "cuMemPoolCreate", (CUmemoryPool*, const void*))                                          \
+  F(MemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool))                                                      \
+  F(MemPoolSetAttribute, "cuMemPoolSetAttribute", (CUmemoryPool, int, void*))                                \
+  F(MemPoolGetAttribute, "cuMemPoolGetAttribute", (CUmemoryPool, int, void*))                                \
+  F(MemPoolTrimTo, "cuMemPoolTrimTo", (CUmemoryPool, std::size_t))                                           \
+  F(MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (CUdeviceptr*, std::size_t, CUmemoryPool, CUstream))   \
+  F(MemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, CUstream))                                                 \
+  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, std::size_t, CUstream))              \
+  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, std::size_t, CUstream))                    \
+  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, std::size_t, CUstream))                   \
+  F(LaunchKernelEx, "cuLaunchKernelEx", (const LaunchConfig*, CUfunction, void**, void**))
 
 #define F(name, symbol, parameters) CUresult(*name) parameters = nullptr;
   IRON_CUDA_FUNCTIONS(F)

@@ -1,0 +1,99 @@
+// Loading of cubins, their texts and resources, and the encoding of arguments.
+#include "runtime/cuda/executable.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "iron/error.h"
+
+namespace iron::runtime::cuda {
+
+namespace {
+/// The disassembly of a cubin by nvdisasm or cuobjdump where one is on the PATH, else empty.
+std::string disassemble(const std::vector<char>& cubin) {
+  const auto file = std::filesystem::temp_directory_path() /
+                    fmt::format("iron-{}-{:x}.cubin", getpid(), reinterpret_cast<std::uintptr_t>(cubin.data()));
+  std::ofstream(file, std::ios::binary).write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
+  std::string out;
+  for (const char* tool : {"nvdisasm -c", "cuobjdump -sass"}) {
+    FILE* pipe = popen(fmt::format("{} '{}' 2>/dev/null", tool, file.string()).c_str(), "r");
+    if (!pipe) continue;
+    char buffer[4096];
+    for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.append(buffer, n);
+    if (pclose(pipe) == 0 && !out.empty()) break;
+    out.clear();
+  }
+  std::error_code ignored;
+  std::filesystem::remove(file, ignored);
+  return out;
+}
+}  // namespace
+
+CudaExecutable::CudaExecutable(const Driver& d, const ir::Kernel& k, Dim3 threads, CompiledKernel compiled)
+    : driver_(d), kernel_(k), threads_(threads), compiled_(std::move(compiled)) {
+  d.check(d.ModuleLoadData(&module_, compiled_.binary.cubin.data()), fmt::format("loading kernel {}", k.name));
+  d.check(d.ModuleGetFunction(&function_, module_, compiled_.source.entry.c_str()),
+          fmt::format("finding kernel {}", k.name));
+  const u64 dynamic = compiled_.source.dynamic_shared_bytes;
+  if (dynamic > 0)
+    d.check(d.FuncSetAttribute(function_, attribute::function_max_dynamic_shared, static_cast<int>(dynamic)),
+            fmt::format("kernel {} asks for {} bytes of threadgroup memory", k.name, dynamic));
+}
+
+std::string CudaExecutable::stage(std::string_view name) const {
+  if (name == "cuda") return compiled_.source.text;
+  if (name == "ptx") return compiled_.binary.ptx;
+  if (name == "sass") return disassemble(compiled_.binary.cubin);
+  if (name == "log") return compiled_.binary.log;
+  return {};
+}
+
+std::vector<std::pair<std::string, double>> CudaExecutable::resources() const {
+  const auto value = [&](int which) {
+    int v = 0;
+    driver_.check(driver_.FuncGetAttribute(&v, which, function_), "reading a kernel's attributes");
+    return v;
+  };
+  int groups = 0;
+  const int n = static_cast<int>(threads_.count());
+  driver_.check(driver_.Occupancy(&groups, function_, n, compiled_.source.dynamic_shared_bytes),
+                "asking for occupancy");
+  const auto report = ptxas_report(compiled_.binary.log);
+  return {{"registers", value(attribute::function_registers)},
+          {"local_bytes", value(attribute::function_local)},
+          {"spill_bytes", std::max(report.spill_store_bytes, 0) + std::max(report.spill_load_bytes, 0)},
+          {"shared_bytes",
+           static_cast<double>(compiled_.source.static_shared_bytes + compiled_.source.dynamic_shared_bytes)},
+          {"groups_per_unit", groups},
+          {"occupancy", groups * n / 2048.0}};
+}
+
+Arguments::Arguments(const CudaExecutable& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args) {
+  const auto& k = exe.kernel();
+  if (args.size() != k.params.size())
+    throw Error("D25", fmt::format("kernel {} takes {} arguments, not {}", k.name, k.params.size(), args.size()));
+  for (const auto& slot : exe.source().args) {
+    switch (slot.kind) {
+      case emit::ArgSlot::pointer:
+        values_.push_back(reinterpret_cast<std::uintptr_t>(args[slot.param].data));
+        break;
+      case emit::ArgSlot::scalar:
+        values_.push_back(args[slot.param].scalar);
+        break;
+      case emit::ArgSlot::length:
+        values_.push_back(args[slot.param].bytes / dtype_size(k.params[slot.param].elem));
+        break;
+      case emit::ArgSlot::items:
+        values_.push_back(geometry.items);
+        break;
+    }
+  }
+  // Little-endian: a narrower parameter is the value's first bytes.
+  for (auto& v : values_) pointers_.push_back(&v);
+}
+
+}  // namespace iron::runtime::cuda
