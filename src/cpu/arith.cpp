@@ -359,18 +359,48 @@ V Arith::integers(Opcode code, DType elem, V* v, u64 imm) {
     }
     case Opcode::Dot4I8: {
       const auto signs = ir::unpack<ir::SignsImm>(imm);
-      const auto byte = [&](V x, u32 i, bool is_signed) {
-        V top = c_.bin(Bin::shl, x, k(x, 24 - 8 * i));
-        return c_.bin(is_signed ? Bin::ashr : Bin::lshr, top, k(x, 24));
-      };
-      V sum = v[2];
-      for (u32 i = 0; i < 4; ++i)
-        sum = c_.bin(Bin::add, sum, c_.bin(Bin::mul, byte(a, i, signs.a_signed), byte(b, i, signs.b_signed)));
-      return sum;
+      return dot_bytes(a, b, v[2], signs.a_signed, signs.b_signed);
     }
     default:
       throw Error("CPU03", fmt::format("the CPU device has no code for {} on integers", ir::info(code).text));
   }
+}
+
+// Machines multiply unsigned by signed bytes. Two of a kind: x - 128 and x + 128 are x with the top bit flipped, and
+// the 128 times the other operand's bytes are a sum of the same form.
+V Arith::dot_bytes(V a, V b, V sum, bool a_signed, bool b_signed) {
+  const u32 n = c_.lanes(a);
+  if (n < 4 || !t_.sse41) {
+    const auto byte = [&](V x, u32 i, bool is_signed) {
+      V top = c_.bin(Bin::shl, x, k(x, 24 - 8 * i));
+      return c_.bin(is_signed ? Bin::ashr : Bin::lshr, top, k(x, 24));
+    };
+    for (u32 i = 0; i < 4; ++i)
+      sum = c_.bin(Bin::add, sum, c_.bin(Bin::mul, byte(a, i, a_signed), byte(b, i, b_signed)));
+    return sum;
+  }
+  V tops = k(a, 0x80808080);
+  if (a_signed && !b_signed) std::swap(a, b);
+  if (a_signed && b_signed) {
+    sum = c_.bin(Bin::sub, sum, unsigned_by_signed(tops, b, k(a, 0)));
+    a = c_.bin(Bin::xor_, a, tops);
+  } else if (!a_signed && !b_signed) {
+    sum = c_.bin(Bin::sub, sum, unsigned_by_signed(a, tops, k(a, 0)));  // -128 times each byte of a
+    b = c_.bin(Bin::xor_, b, tops);
+  }
+  return unsigned_by_signed(a, b, sum);
+}
+
+V Arith::unsigned_by_signed(V a, V b, V sum) {
+  if (t_.dot_bytes) return c_.dot_bytes(sum, a, b);
+  // Two products fit into 16 bits where the unsigned bytes have seven; the eighth bits are a second sum, times 128.
+  V ones = k(a, 0x00010001);
+  const bool seven = c_.known_zero(a, 0x80808080);
+  V low = seven ? a : c_.bin(Bin::and_, a, k(a, 0x7f7f7f7f));
+  V r = c_.bin(Bin::add, sum, c_.pair_dot_halves(c_.pair_dot_bytes(low, b), ones));
+  if (seven) return r;
+  V high = c_.bin(Bin::and_, c_.bin(Bin::lshr, a, k(a, 7)), k(a, 0x01010101));
+  return c_.bin(Bin::add, r, c_.pair_dot_halves(c_.pair_dot_bytes(high, b), k(a, 0x00800080)));
 }
 
 }  // namespace iron::cpu

@@ -47,6 +47,8 @@ class Arith {
   V min_max(bool max, V a, V b);
   V divide(DType elem, V a, V b, bool remainder);
   V mulhi(DType elem, V a, V b);
+  V dot_bytes(V a, V b, V sum, bool a_signed, bool b_signed);
+  V unsigned_by_signed(V a, V b, V sum);
   V fma(V a, V b, V c);
   V ldexp(V a, V b, i64 least, i64 most);
   V rounded(ir::Opcode code, V a);

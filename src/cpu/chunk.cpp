@@ -315,6 +315,7 @@ void Lowering::loop(OpId id) {
   c_.set(run);
   chunk_->values[args[0]] = uniform(i);
   for (std::size_t n = 0; n < results.size(); ++n) chunk_->values[args[n + 1]] = read(n);
+  plan_prefetch(id);
   region(body);
   std::vector<Val> next;
   for (std::size_t n = 0; n < results.size(); ++n)

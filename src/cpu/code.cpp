@@ -1,6 +1,7 @@
 // Code on LLVM's builder. No fast-math flag is ever set: every instruction rounds as written.
 #include "cpu/code.h"
 
+#include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -286,6 +287,40 @@ V Code::or_reduce(V mask) {
   if (!lanes(mask)) return mask;
   V whole = b.CreateBitCast(mask, b.getIntNTy(lanes(mask)));
   return b.CreateICmpNE(whole, Constant::getNullValue(whole->getType()));
+}
+namespace {
+FixedVectorType* lanes_of(LLVMContext& c, u32 bits, u32 count) {
+  return FixedVectorType::get(Type::getIntNTy(c, bits), count);
+}
+}  // namespace
+V Code::dot_bytes(V acc, V a, V b) {
+  const auto id = lanes(acc) == 16  ? Intrinsic::x86_avx512_vpdpbusd_512
+                  : lanes(acc) == 8 ? Intrinsic::x86_avx512_vpdpbusd_256
+                                    : Intrinsic::x86_avx512_vpdpbusd_128;
+  return module_->builder.CreateIntrinsic(id, {}, {acc, a, b});
+}
+V Code::pair_dot_bytes(V a, V b) {
+  auto& m = *module_;
+  const u32 n = lanes(a);
+  Type* bytes = lanes_of(*m.context, 8, 4 * n);
+  const auto id = n == 16  ? Intrinsic::x86_avx512_pmaddubs_w_512
+                  : n == 8 ? Intrinsic::x86_avx2_pmadd_ub_sw
+                           : Intrinsic::x86_ssse3_pmadd_ub_sw_128;
+  V r = m.builder.CreateIntrinsic(id, {}, {m.builder.CreateBitCast(a, bytes), m.builder.CreateBitCast(b, bytes)});
+  return m.builder.CreateBitCast(r, a->getType());
+}
+V Code::pair_dot_halves(V a, V b) {
+  auto& m = *module_;
+  const u32 n = lanes(a);
+  Type* halves = lanes_of(*m.context, 16, 2 * n);
+  const auto id = n == 16  ? Intrinsic::x86_avx512_pmaddw_d_512
+                  : n == 8 ? Intrinsic::x86_avx2_pmadd_wd
+                           : Intrinsic::x86_sse2_pmadd_wd;
+  return m.builder.CreateIntrinsic(id, {}, {m.builder.CreateBitCast(a, halves), m.builder.CreateBitCast(b, halves)});
+}
+bool Code::known_zero(V v, u64 mask) const {
+  const auto known = computeKnownBits(v, module_->module->getDataLayout());
+  return (known.Zero.getZExtValue() & mask) == mask;
 }
 V Code::freeze(V v) { return module_->builder.CreateFreeze(v); }
 

@@ -105,6 +105,13 @@ class Code {
   V poison(Ty t);
   V or_reduce(V mask);
   V freeze(V v);
+  /// acc + the sums of four products of a's unsigned and b's signed bytes, on a target with dot_bytes.
+  V dot_bytes(V acc, V a, V b);
+  /// Sums of two neighbouring products of a's unsigned and b's signed bytes, saturated to 16 bits; i32 packets.
+  V pair_dot_bytes(V a, V b);
+  /// Sums of two neighbouring products of signed 16-bit halves; i32 packets.
+  V pair_dot_halves(V a, V b);
+  bool known_zero(V v, u64 mask) const;  ///< these bits are zero in every lane, provably
 
   // --- memory
   V alloca_array(Ty t, u32 count, u32 align);  ///< in the entry block

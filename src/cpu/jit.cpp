@@ -19,6 +19,7 @@
 
 #include "cpu/cache.h"
 #include "cpu/module.h"
+#include "cpu/perf_map.h"
 
 namespace iron::cpu {
 
@@ -152,6 +153,7 @@ void link(Compiled& out, ArrayRef<char> object, const std::string& symbol) {
   auto address = j.jit->lookup(library, symbol);
   if (!address) fail(address.takeError(), "linking an object file");
   out.fn = address->toPtr<KernelFn>();
+  note_for_perf({object.data(), object.size()}, symbol, address->toPtr<const void*>());
   out.code_bytes = object.size();
   out.library = std::shared_ptr<void>(&library, [](void* p) {
     auto& owner = jit();

@@ -137,6 +137,7 @@ class Lowering {
   void loop(OpId id);
   void varying_loop(OpId id);
   bool worth_a_branch(RegionId r) const;
+  void plan_prefetch(OpId loop);  // prefetch.cpp
   Val merge(const Val& a, Block from_a, const Val& b, Block from_b, ir::Type type, Block into);
   Val zeros(ir::Type type, bool vectors);
 
@@ -186,6 +187,7 @@ class Lowering {
   std::unordered_map<OpId, int> remat_;
   std::unordered_map<OpId, u64> shared_;
   std::unordered_map<OpId, V> partials_;
+  std::unordered_map<OpId, i64> ahead_;  ///< loads that prefetch, and how many bytes ahead
   std::vector<OpId> pending_;
   Chunk* chunk_ = nullptr;
   std::unordered_set<OpId> scan_prefix_;                  ///< scans whose arrays lack the simdgroups before

@@ -191,6 +191,9 @@ Val Lowering::load(OpId id) {
   const Memory m = memory(k_.operand(id, 0));
   const u32 align = 1u << ir::unpack<ir::MemoryImm>(op.imm).align_log2;
   const Val index = value(k_.operand(id, 1));
+  if (const auto it = ahead_.find(id); it != ahead_.end())
+    for (u32 p = 0; p < index.packets; ++p)
+      c_.prefetch(c_.gep(lane_address(m, index.at(0, p), 0), static_cast<u64>(it->second)));
   if (op.code == Opcode::Load)
     return load_part(m, index, op.type, align, chunk_ ? chunk_->mask : std::vector<V>{}, nullptr);
   const Val condition = value(k_.operand(id, 2)), other = value(k_.operand(id, 3));

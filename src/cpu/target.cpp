@@ -1,13 +1,20 @@
-// Three targets, from plain x86-64 upwards, and the choice among them.
+// The targets, from plain x86-64 upwards, and the choice among them.
 #include "cpu/target.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "iron/error.h"
 
 namespace iron::cpu {
+
+namespace {
+constexpr std::string_view names[] = {"avx512bf16", "avx512vnni", "avx512", "avx2vnni", "avx2", "sse2"};
+}  // namespace
+
+std::span<const std::string_view> known_targets() { return names; }
 
 CpuTarget named_target(std::string_view name) {
   CpuTarget t;
@@ -16,17 +23,25 @@ CpuTarget named_target(std::string_view name) {
     t.cpu = "x86-64", t.features = "+sse2";
     return t;
   }
+  if (std::find(std::begin(names), std::end(names), name) == std::end(names)) {
+    std::string all;
+    for (const auto n : names) all += (all.empty() ? "" : ", ") + std::string(n);
+    throw Error("CPU01", fmt::format("there is no CPU target {}", name), "use one of " + all);
+  }
   t.fma = t.f16c = t.sse41 = true;
-  if (name == "avx2") {
-    t.cpu = "x86-64-v3", t.features = "+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt", t.lanes = 8;
+  const std::string both = "+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt";
+  if (name.starts_with("avx2")) {
+    t.cpu = "x86-64-v3", t.features = "+avx2," + both, t.lanes = 8;
+    t.dot_bytes = name == "avx2vnni";
+    if (t.dot_bytes) t.features += ",+avxvnni";
     return t;
   }
-  if (name == "avx512") {
-    t.cpu = "x86-64-v4", t.lanes = 16, t.registers = 32, t.avx512 = true;
-    t.features = "+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt";
-    return t;
-  }
-  throw Error("CPU01", fmt::format("there is no CPU target {}", name), "use avx512, avx2 or sse2");
+  t.cpu = "x86-64-v4", t.lanes = 16, t.registers = 32, t.avx512 = true;
+  t.features = "+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl," + both;
+  t.dot_bytes = name != "avx512", t.dot_bf16 = name == "avx512bf16";
+  if (t.dot_bytes) t.features += ",+avx512vnni";
+  if (t.dot_bf16) t.features += ",+avx512bf16";
+  return t;
 }
 
 bool runs_here(const CpuTarget& t) {
@@ -34,9 +49,11 @@ bool runs_here(const CpuTarget& t) {
   if (t.name == "sse2") return true;
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
                     __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt");
-  if (t.name == "avx2") return avx2;
+  if (!t.avx512) return avx2 && (!t.dot_bytes || __builtin_cpu_supports("avxvnni"));
   return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && (!t.dot_bytes || __builtin_cpu_supports("avx512vnni")) &&
+         (!t.dot_bf16 || __builtin_cpu_supports("avx512bf16"));
 }
 
 const CpuTarget& host_target() {
@@ -48,7 +65,7 @@ const CpuTarget& host_target() {
                     "unset IRON_CPU_TARGET");
       return t;
     }
-    for (const auto* name : {"avx512", "avx2"})
+    for (const auto name : names)
       if (CpuTarget t = named_target(name); runs_here(t)) return t;
     return named_target("sse2");
   }();

@@ -38,8 +38,8 @@ Argument scalar(T v) {
 }
 
 inline std::vector<CpuTarget> targets() {
-  std::vector<CpuTarget> all{named_target("sse2")};
-  for (const auto* name : {"avx2", "avx512"})
+  std::vector<CpuTarget> all;
+  for (const auto name : known_targets())
     if (runs_here(named_target(name))) all.push_back(named_target(name));
   return all;
 }

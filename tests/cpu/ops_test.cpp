@@ -125,7 +125,8 @@ TEST(Refusal, TranscendentalOpsNeedTheirExpansion) {
 }
 
 // Every target makes code for every op, whether or not it runs here, and needs no library for it.
-TEST(CompileOnly, Avx512MakesCodeForEveryOp) {
+class CompileOnly : public ::testing::TestWithParam<const char*> {};
+TEST_P(CompileOnly, MakesCodeForEveryOp) {
   for (const int op : pure_ops()) {
     const auto code = static_cast<Opcode>(op);
     for (const DType t : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8, DType::f64, DType::i64}) {
@@ -136,9 +137,31 @@ TEST(CompileOnly, Avx512MakesCodeForEveryOp) {
       if (code == Opcode::Dot4I8 && dtype_bits(t) != 32) continue;
       const auto k = op_kernel(code, operands, DType::none, 0, false);
       if (!k) continue;
-      EXPECT_NO_THROW(EXPECT_FALSE(compile_object(*k, {64, 1, 1}, named_target("avx512")).empty()))
+      EXPECT_NO_THROW(EXPECT_FALSE(compile_object(*k, {64, 1, 1}, named_target(GetParam())).empty()))
           << info(code).text << " " << dtype_name(t);
     }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Targets, CompileOnly, ::testing::Values("avx512", "avx512bf16", "avx2vnni"),
+                         [](const auto& p) { return std::string(p.param); });
+
+// Bytes that are known to have seven bits take the shorter way.
+TEST(DotBytes, OfMaskedBytes) {
+  for (const u64 mask : {0x7f7f7f7full, 0x0f0f0f0full, 0xff7f7f7full}) {
+    Kernel k;
+    const OpId a = k.add_param("a", ParamKind::in, DType::i32), b = k.add_param("b", ParamKind::in, DType::i32),
+               y = k.add_param("y", ParamKind::out, DType::i32);
+    Builder at(k);
+    at.set_point(k.body());
+    const OpId i = at.op(Opcode::GridThreadId, {});
+    const OpId x = at.op(Opcode::And, {at.op(Opcode::Load, {a, i}), at.constant(Type::value(DType::i32), mask)});
+    const OpId w = at.op(Opcode::Load, {b, i}), zero = at.constant(Type::value(DType::i32), 0);
+    at.op(Opcode::Store, {y, i, at.op(Opcode::Dot4I8, {x, w, zero}, pack(SignsImm{false, true}))});
+    auto special = interesting(DType::i32, 64, 3), values = special;
+    for (std::size_t n = 0; n < values.size(); ++n) values[n] = n % 2 ? 0x80808080 : 0x7f7f7f7f;
+    special[0] = special[1] = 0xffffffff;
+    const u32 n = static_cast<u32>(special.size());
+    compare(k, exec::geometry(1, n), {packed(DType::i32, special), packed(DType::i32, values), zeros<i32>(n)});
   }
 }
 

@@ -8,7 +8,7 @@ namespace iron::fuzz {
 std::vector<std::string> native_targets() {
   static const auto all = [] {
     std::vector<std::string> out;
-    for (const auto* name : {"sse2", "avx2", "avx512"})
+    for (const auto name : cpu::known_targets())
       if (cpu::runs_here(cpu::named_target(name))) out.emplace_back(name);
     return out;
   }();

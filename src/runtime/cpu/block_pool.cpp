@@ -23,7 +23,7 @@ void* BlockPool::allocate(u64 bytes) {
     it->second.pop_back();
     use_.kept_bytes -= size;
   } else {
-    data = std::aligned_alloc(256, size);
+    data = pages_.allocate(size);
   }
   if (!data) return nullptr;
   used_[data] = size, use_.used_bytes += size;
@@ -43,6 +43,11 @@ bool BlockPool::release(void* data) {
   return false;
 }
 
+void BlockPool::give_back(void* data) {
+  const std::lock_guard lock(mutex_);
+  pages_.release(data);
+}
+
 PoolUse BlockPool::use() const {
   const std::lock_guard lock(mutex_);
   return use_;
@@ -51,7 +56,7 @@ PoolUse BlockPool::use() const {
 void BlockPool::trim() {
   const std::lock_guard lock(mutex_);
   for (auto& [size, blocks] : kept_)
-    for (void* b : blocks) std::free(b);
+    for (void* b : blocks) pages_.release(b);
   kept_.clear();
   use_.kept_bytes = 0;
 }

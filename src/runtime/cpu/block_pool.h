@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/backend.h"
+#include "runtime/cpu/pages.h"
 
 namespace iron::runtime {
 
@@ -20,14 +21,16 @@ class BlockPool {
 
   /// 256-byte aligned; null if the system has no more.
   void* allocate(u64 bytes);
-  /// Keeps the block, or returns true: then the caller frees it with std::free, once nothing in flight uses it.
+  /// Keeps the block, or returns true: then the caller gives it back once nothing in flight uses it.
   [[nodiscard]] bool release(void* data);
+  void give_back(void* data);
   PoolUse use() const;
   void trim();
 
  private:
   const u64 keep_at_most_;
   mutable std::mutex mutex_;
+  Pages pages_;
   std::map<u64, std::vector<void*>> kept_;  ///< by size
   std::map<void*, u64> used_;
   PoolUse use_;

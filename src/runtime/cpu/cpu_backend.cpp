@@ -103,6 +103,7 @@ CpuBackend::CpuBackend(u32 threads) : pool_(threads) {
   info_.memory_bytes = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
   info_.cache_bytes = cache_size();
   info_.features = {"forward_progress", t.name};
+  if (t.avx512 && t.name != "avx512") info_.features.push_back("avx512");
   if (t.fma) info_.features.push_back("fma");
   if (t.f16c) info_.features.push_back("f16c");
 }
@@ -118,7 +119,7 @@ void* CpuBackend::allocate(u64 bytes) {
 void CpuBackend::release(void* data) {
   if (!data || !blocks_.release(data)) return;
   flush();
-  std::free(data);
+  blocks_.give_back(data);
 }
 void CpuBackend::trim_pool() {
   flush();
