@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "iron/dsl/kernel.h"
+#include "iron/instance.h"
 
 namespace iron {
 
@@ -208,7 +209,11 @@ struct KernelEntry {
   Mode mode = Mode::Elementwise;
   std::string determinism = "bitwise";
   std::string doc;
-  std::function<std::shared_ptr<ir::Kernel>(bool probe)> record;  ///< the kernel with the entry's spec and no arguments
+  /// Shapes of the buffers, where scalars follow from them: "x, y: [..., n]; weight: [n]". A name stands for one size
+  /// in all places and for the scalar of that name; "..." for any leading sizes, the same ones everywhere.
+  std::string shapes;
+  std::function<std::unique_ptr<KernelInstance>()> instance;      ///< with the entry's spec and no arguments
+  std::function<std::shared_ptr<ir::Kernel>(bool probe)> record;  ///< the same, recorded
   std::vector<TestEntry> tests;
   std::vector<BenchEntry> benches;
   std::vector<RejectedIdea> rejected;
@@ -235,6 +240,7 @@ class Registration {
   template <class F>
   Registration& bench(std::string shape, F make);
   Registration& doc(std::string text);
+  Registration& shapes(std::string text);  ///< see KernelEntry::shapes
   Registration& determinism(std::string note);
   Registration& rejected(std::string idea, std::string numbers, std::string where);
 
@@ -282,10 +288,13 @@ class Registry {
   std::size_t add(std::string name, std::string family, DType dtype, Set set, SourceLocation loc) {
     KernelEntry e;
     e.name = std::move(name), e.family = std::move(family), e.dtype = dtype, e.mode = detail::mode_of<K>();
-    e.record = [set, full = e.full_name()](bool probe) {
+    e.instance = [set] {
       K k = unbound<K>();
       set(k);
-      return iron::record(std::move(k), full, {.probe = probe});
+      return std::unique_ptr<KernelInstance>(std::make_unique<detail::InstanceOf<K>>(std::move(k)));
+    };
+    e.record = [instance = e.instance, full = e.full_name()](bool probe) {
+      return instance()->record(full, {.probe = probe});
     };
     return insert(std::move(e), loc);
   }
@@ -317,6 +326,11 @@ Registration<T...>& Registration<T...>::bench(std::string shape, F make) {
 template <class... T>
 Registration<T...>& Registration<T...>::doc(std::string text) {
   for (const auto i : entries_) registry_->entry(i).doc = text;
+  return *this;
+}
+template <class... T>
+Registration<T...>& Registration<T...>::shapes(std::string text) {
+  for (const auto i : entries_) registry_->entry(i).shapes = text;
   return *this;
 }
 template <class... T>

@@ -174,6 +174,7 @@ void register_data_movement(Registry& r) {
 
   auto two = r.kernel<StridedCopy>("strided_copy", "binary", types);
   two.doc("A strided [rows, columns] view made contiguous; strides in elements, 0 repeats.");
+  two.shapes("out: [rows, columns]");
   two.test("padded rows", exact_match, []<class T>(Gen& g) { return strided<T>(g, 13, 37, 41, 1); });
   two.test("transposed", exact_match, []<class T>(Gen& g) { return strided<T>(g, 37, 13, 1, 37); });
   two.test("rows repeated", exact_match, []<class T>(Gen& g) { return strided<T>(g, 9, 33, 0, 2); });

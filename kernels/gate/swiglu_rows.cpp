@@ -22,6 +22,7 @@ Case gated(Gen& g, u32 tokens, u32 n, f64 deviation) {
 void register_swiglu_rows(Registry& r) {
   auto k = r.kernel<SwigluRows, f32>("swiglu_rows", "gate");
   k.doc("silu of the first half of each row times the second half.");
+  k.shapes("x: [..., 2*n]; y: [..., n]");
   constexpr auto limit = tolerance(2e-6, 0, 0);
   k.test("ragged", limit, []<class T>(Gen& g) { return gated(g, 3, 101, 2.0); });
   k.test("large gates", limit, []<class T>(Gen& g) { return gated(g, 2, 64, 40.0); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "iron/dsl.h"
+#include "rows.h"
 
 namespace iron::kernels {
 
@@ -15,7 +16,7 @@ struct SwigluRows {
   Scalar<u32> n;
 
   Grid grid() const {
-    return {Threadgroups{(n.value() + 255) / 256, static_cast<u32>(y.size() / n.value())}, Threads{256}};
+    return {Threadgroups{(n.value() + 255) / 256, row_groups(y.size(), n.value()).groups.x}, Threads{256}};
   }
 
   void operator()() const {

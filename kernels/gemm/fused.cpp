@@ -63,6 +63,7 @@ void register_fused_gemm(Registry& r) {
   auto k = r.kernel<SteelGemmFused>("steel_gemm_fused_nax", "gemm", dtypes<f32, f16, bf16>,
                                     [](auto& g) { g.spec = {.bm = 32, .bn = 32, .bk = 32}; });
   k.doc("C = alpha * A * B + beta * addend in 32 x 32 x 32 blocks, the epilogue in the accumulator.");
+  k.shapes("a: [m, k]; b: [k, n]; addend, c: [m, n]");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
   k.test("ragged", gemm_limit, []<class T>(Gen& g) { return fused<T>(g, 37, 45, 50); });
   k.bench("512 x 512 x 512", []<class T>(Gen& g) { return fused<T>(g, 512, 512, 512); });

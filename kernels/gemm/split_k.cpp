@@ -121,6 +121,7 @@ Case axpby(Gen& g, u32 count, u32 splits) {
 void add_split(Registry& r, const std::string& name, GemmSpec spec) {
   auto k = r.kernel<SteelGemmSplitK>(name, "gemm", dtypes<f32, f16, bf16>, [spec](auto& g) { g.spec = spec; });
   k.doc("partials[s,M,N] (f32) = A * B over the s-th part of the depth; splitk_accum adds the slices.");
+  k.shapes("a: [m, k]; b: [k, n]; partials: [splits, m, n]");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
   k.test("parts of unequal length", gemm_limit,
          [spec]<class T>(Gen& g) { return split<T>(g, spec.bm + 1, 35, 5 * spec.bk - 3, 2, spec); });
@@ -133,6 +134,7 @@ void add_split(Registry& r, const std::string& name, GemmSpec spec) {
 void add_accum(Registry& r, const std::string& name) {
   auto k = r.kernel<SplitKAccum>(name, "gemm", dtypes<f32, f16, bf16>);
   k.doc("c[i] = sum over splits of partials[s,i], in that order: f32 partials, one rounding.");
+  k.shapes("partials: [splits, ...]; c: [...]");
   k.test("ragged", gemm_limit, []<class T>(Gen& g) { return accumulate<T>(g, 777, 5); });
   k.test("one split", gemm_limit, []<class T>(Gen& g) { return accumulate<T>(g, 3, 1); });
   k.bench("16 x 256k", []<class T>(Gen& g) { return accumulate<T>(g, 256 * 1024, 16); });
@@ -147,6 +149,7 @@ void register_split_k_gemm(Registry& r) {
   add_accum(r, "splitk_accum_nax");
   auto k = r.kernel<SplitKAccumAxpby>("splitk_accum_axpby", "gemm", dtypes<f32, f16, bf16>);
   k.doc("c[i] = alpha * (sum over splits of partials[s,i]) + beta * addend[i].");
+  k.shapes("partials: [splits, ...]; addend, c: [...]");
   k.test("ragged", gemm_limit, []<class T>(Gen& g) { return axpby<T>(g, 777, 4); });
   k.bench("16 x 256k", []<class T>(Gen& g) { return axpby<T>(g, 256 * 1024, 16); });
 }

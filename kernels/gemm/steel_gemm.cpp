@@ -100,6 +100,7 @@ void register_steel_gemm(Registry& r) {
     auto k = r.kernel<SteelGemm>(choice.name, "gemm", dtypes<f32, f16, bf16>, [spec](auto& g) { g.spec = spec; });
     k.doc(fmt::format("C[M,N] = A[M,K] * B[K,N]: a threadgroup of {} threads a {} x {} block of C, 16 terms a step.",
                       spec.threads(), spec.bm, spec.bn));
+    k.shapes("a: [m, k]; b: [k, n]; c: [m, n]");
     k.determinism("bitwise in software; a device's matrix unit sums in its own order");
     k.test("ragged on every side", gemm_limit,
            [spec]<class T>(Gen& g) { return product<T>(g, spec.bm + 5, spec.bn + 3, 19, spec); });
@@ -109,6 +110,7 @@ void register_steel_gemm(Registry& r) {
   auto cpu = r.kernel<SteelGemm>("gemm_cpu", "gemm", dtypes<f32, f16, bf16>,
                                  []<class T>(SteelGemm<T>& g) { g.spec = cpu_spec(dtype_of<T>); });
   cpu.doc("C[M,N] = A[M,K] * B[K,N] in blocks for a CPU core's second cache level; cpu_gemm_for fits them to a shape.");
+  cpu.shapes("a: [m, k]; b: [k, n]; c: [m, n]");
   cpu.determinism("bitwise in software; a device's matrix unit sums in its own order");
   cpu.test("blocks fitted to two workers", gemm_limit,
            []<class T>(Gen& g) { return product<T>(g, 50, 21, 33, cpu_gemm_for(50, 21, 33, dtype_of<T>, 2)); });
@@ -119,6 +121,7 @@ void register_steel_gemm(Registry& r) {
 
   auto k = r.kernel<Gemm>("gemm", "gemm", dtypes<f32, f16, bf16>);
   k.doc("out[R,N] = input[R,K] * weight[N,K]^T: a threadgroup of 1024 threads a 32 x 32 block.");
+  k.shapes("weight: [n, k]; input: [rows, k]; out: [rows, n]");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
   k.test("ragged on every side", gemm_limit, []<class T>(Gen& g) { return weight_major<T>(g, 35, 41, 23); });
   k.bench("128 x 1024 x 1024", []<class T>(Gen& g) { return weight_major<T>(g, 128, 1024, 1024); });

@@ -55,6 +55,7 @@ void register_gemv(Registry& r) {
   constexpr auto limit = tolerance(1e-5, 2e-3, 1.6e-2);
   auto plain = r.kernel<Gemv>("gemv", "gemv", all);
   plain.doc("Matrix [m, k] times vector [k], a threadgroup of 256 threads a row.");
+  plain.shapes("mat: [m, k]; vec: [k]; out: [m]");
   plain.test("ragged rows", limit, []<class T>(Gen& g) { return rows<T>(g, 7, 1003); });
   plain.test("fewer elements than threads", limit, []<class T>(Gen& g) { return rows<T>(g, 5, 37); });
   plain.test("one element", limit, []<class T>(Gen& g) { return rows<T>(g, 3, 1); });
@@ -62,6 +63,7 @@ void register_gemv(Registry& r) {
 
   auto warp = r.kernel<GemvWarpRows>("gemv_warp_rows", "gemv", all);
   warp.doc("Matrix [m, k] times vector [k], a simdgroup a row: for short rows and many of them.");
+  warp.shapes("mat: [m, k]; vec: [k]; out: [m]");
   warp.test("ragged rows", limit, []<class T>(Gen& g) { return warp_rows<T>(g, 13, 325); });
   warp.test("whole steps only", limit, []<class T>(Gen& g) { return warp_rows<T>(g, 8, 256); });
   warp.test("tail only", limit, []<class T>(Gen& g) { return warp_rows<T>(g, 9, 77); });
@@ -69,6 +71,7 @@ void register_gemv(Registry& r) {
 
   auto mask = r.kernel<GemvMasked>("gemv_masked", "gemv", all);
   mask.doc("Matrix [m, k] times vector [k] times mask [k], a threadgroup of 256 threads a row.");
+  mask.shapes("mat: [m, k]; vec, mask: [k]; out: [m]");
   mask.test("ragged rows", limit, []<class T>(Gen& g) { return masked<T>(g, 7, 1003); });
   mask.test("fewer elements than threads", limit, []<class T>(Gen& g) { return masked<T>(g, 5, 37); });
   mask.bench("4096 x 4096", []<class T>(Gen& g) { return masked<T>(g, 4096, 4096); });

@@ -199,6 +199,7 @@ std::string lower(std::string_view name) {
 void register_gguf(Registry& r) {
   auto sums = r.kernel<BlockSums, f32>("block_sums", "gguf");
   sums.doc("Sums of 32 neighbours, one simdgroup a block.");
+  sums.shapes("x: [n]");
   const auto make = [](Gen& g, u32 n) {
     const auto x = g.values<f32>(n);
     const auto out = g.output<f32>(n / 32);

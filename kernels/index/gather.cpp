@@ -90,14 +90,17 @@ void register_gather(Registry& r) {
   };
   auto flat = r.kernel<Gather>("gather", "index", types);
   flat.doc("Rows of a [rows, width] table by number (embedding); a number out of range gives zeros.");
+  flat.shapes("table: [rows, width]; indices: [...]; out: [..., width]");
   add(flat, []<class T>(Gen& g, u32 rows, u32 width, u32 n) { return rows_case<Gather, T>(g, rows, width, n); });
 
   auto front = r.kernel<GatherFront>("gather_front", "index", types);
   front.doc("Slices along the first axis by number, one threadgroup each; a number out of range gives zeros.");
+  front.shapes("src: [rows, width]; indices: [...]; out: [..., width]");
   add(front, []<class T>(Gen& g, u32 rows, u32 width, u32 n) { return rows_case<GatherFront, T>(g, rows, width, n); });
 
   auto axis = r.kernel<GatherAxis>("gather_axis", "index", types);
   axis.doc("Elements of [outer, axis, inner] along the axis, an index for each output; out of range gives 0.");
+  axis.shapes("src: [outer, axis, inner]; indices, out: [outer, axis_out, inner]");
   axis.test("middle axis", exact_match, []<class T>(Gen& g) { return axis_case<T>(g, 3, 11, 7, 13); });
   axis.test("last axis, longer than the source", exact_match,
             []<class T>(Gen& g) { return axis_case<T>(g, 9, 5, 31, 1); });

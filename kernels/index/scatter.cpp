@@ -128,6 +128,7 @@ void register_scatter(Registry& r) {
   constexpr auto types = dtypes<f32, f16, bf16>;
   auto rows = r.kernel<Scatter>("scatter", "index", types);
   rows.doc("Rows written into a [rows, width] table by number; numbers differ, those out of range are skipped.");
+  rows.shapes("updates: [..., width]; indices: [...]; out: [rows, width]");
   rows.test("ragged rows", exact_match, []<class T>(Gen& g) { return rows_case<T>(g, 41, 27, 23); });
   rows.test("one column", exact_match, []<class T>(Gen& g) { return rows_case<T>(g, 500, 1, 321); });
   rows.bench("512 of 8192 x 1024", []<class T>(Gen& g) { return rows_case<T>(g, 8192, 1024, 512); });
@@ -136,6 +137,7 @@ void register_scatter(Registry& r) {
   axis.doc(
       "Elements written into [outer, axis, inner] along the axis, an index for each update; those out of range are "
       "skipped.");
+  axis.shapes("updates, indices: [outer, axis_updates, inner]; out: [outer, axis, inner]");
   axis.test("middle axis", exact_match, []<class T>(Gen& g) { return axis_case<T>(g, 3, 11, 7, 13); });
   axis.test("last axis", exact_match, []<class T>(Gen& g) { return axis_case<T>(g, 9, 37, 20, 1); });
   axis.bench("64 x 128 x 128", []<class T>(Gen& g) { return axis_case<T>(g, 64, 128, 128, 128); });

@@ -79,6 +79,7 @@ void add(Registry& r, const std::string& name, QmvSpec spec) {
   k.doc("Expert-major rows x [R,K] times the int" + std::to_string(spec.format.bits) +
         " weights [E,N,K] of their expert, segments from expert_offsets [E+1]; " + std::to_string(spec.vectors) +
         " rows a pass over the weights.");
+  k.shapes("x: [rows, k]; out: [rows, n]");
   const u32 group = spec.format.group;
   k.test("empty experts first, between and last; ragged", affine_limit, [=]<class T>(Gen& g) {
     const u32 v = spec.vectors;

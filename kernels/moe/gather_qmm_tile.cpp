@@ -91,6 +91,7 @@ void add(Registry& r, const std::string& name, AffineFormat f, GemmSpec spec) {
                                       [f, spec](auto& q) { q.format = f, q.spec = spec; });
   k.doc("x [M,K] times the int" + std::to_string(f.bits) + " weights [E,N,K] of the expert indices[m], in tiles of " +
         std::to_string(spec.bm) + " rows that walk runs of one expert; zeros for an id that is no expert.");
+  k.shapes("x: [m, k]; indices: [m]; out: [m, n]");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
   k.test("runs inside and across tiles, ids that are no expert", affine_limit, [=]<class T>(Gen& g) {
     std::vector<u32> ids{0, 0, 2, 2, 2};

@@ -6,6 +6,7 @@
 #include "iron/dsl.h"
 #include "iron/library.h"
 #include "registry.h"
+#include "rows.h"
 
 namespace iron::kernels {
 
@@ -23,7 +24,7 @@ struct MoeRouterTopk {
   Scalar<u32> experts, k;
   bool norm_topk = true;
 
-  Grid grid() const { return {Threadgroups{static_cast<u32>(idx.size() / k.value())}, Threads{32}}; }
+  Grid grid() const { return row_groups(idx.size(), k.value(), 32); }
 
   void operator()() const {
     const auto row = threadgroup_id(), lane = lane_id();
@@ -186,18 +187,21 @@ void register_moe_router(Registry& r) {
   k.doc(
       "idx, w [R,k]: the k largest of logits [R,E] (ties to the smallest index) and their softmax weights; one "
       "simdgroup a row.");
+  k.shapes("logits: [..., experts]; idx, w: [..., k]");
   k.test("normalised over the chosen", limit, []<class T>(Gen& g) { return choose<T>(g, 3, 67, 8, true, true); });
   k.test("softmax over all", limit, []<class T>(Gen& g) { return choose<T>(g, 2, 40, 5, false, true); });
   k.test("every expert chosen", limit, []<class T>(Gen& g) { return choose<T>(g, 2, 4, 4, true, true); });
   k.bench("1024 x 128, 8 of them", []<class T>(Gen& g) { return choose<T>(g, 1024, 128, 8, true, false); });
   auto p = r.kernel<MoePermute>("moe_permute", "moe", dtypes<f32, f16, bf16>);
   p.doc("out[S,H] = rows perm[S] of x [R,H]; zeros for an id that is no row.");
+  p.shapes("x: [rows, h]; perm: [...]; out: [..., h]");
   p.test("ragged, an id outside", exact_match, []<class T>(Gen& g) { return permuted<T>(g, 7, 17, 33); });
   p.bench("4096 x 2048", []<class T>(Gen& g) { return permuted<T>(g, 1024, 4096, 2048); });
   auto u = r.kernel<MoeUnpermute>("moe_unpermute", "moe", dtypes<f32, f16, bf16>);
   u.doc(
       "out[R,H] = sum over k slots of w[R,k] * y[inv_perm[R,k],H], slots in order; an id that is no slot adds "
       "nothing.");
+  u.shapes("y: [slots, h]; inv_perm, w: [..., k]; out: [..., h]");
   u.test("ragged, an id outside", tolerance(1e-5, 2e-3, 1.6e-2),
          []<class T>(Gen& g) { return unpermuted<T>(g, 5, 3, 35); });
   u.bench("1024 x 8 x 2048", []<class T>(Gen& g) { return unpermuted<T>(g, 1024, 8, 2048); });

@@ -42,6 +42,7 @@ Array<T> shifted(Gen& g, u32 count, u32 n) {
 void register_layer_norm(Registry& r) {
   auto k = r.kernel<LayerNorm>("layer_norm", "norm", dtypes<f32, f16, bf16>);
   k.doc("Layer norm of rows [rows, n] of any length with weight and bias, variance in a second pass.");
+  k.shapes("x, y: [..., n]; weight, bias: [n]");
   constexpr auto limit = tolerance(2e-5, 2e-3, 1.6e-2);
   k.test("ragged rows", limit, []<class T>(Gen& g) { return rows<T>(g, g.values<T>(5, 1000), 1000, 1e-5f); });
   k.test("fewer elements than threads", limit,

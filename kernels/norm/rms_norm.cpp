@@ -30,6 +30,7 @@ Case rows(Gen& g, u32 count, u32 n) {
 void register_rms_norm(Registry& r) {
   auto k = r.kernel<RmsNorm>("rms_norm_wide", "norm", dtypes<f32, f16, bf16>);
   k.doc("Rows of any length, one threadgroup of 256 threads a row.");
+  k.shapes("x, y: [..., n]; weight: [n]");
   constexpr auto limit = tolerance(1e-5, 2e-3, 1.6e-2);
   k.test("one element", limit, []<class T>(Gen& g) { return rows<T>(g, 3, 1); });
   k.test("ragged rows", limit, []<class T>(Gen& g) { return rows<T>(g, 7, 1000); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "iron/dsl.h"
+#include "rows.h"
 
 namespace iron::kernels {
 
@@ -16,7 +17,7 @@ struct RmsNorm {
   Scalar<u32> n;
   Scalar<f32> eps;
 
-  Grid grid() const { return {Threadgroups{static_cast<u32>(y.size() / n.value())}, Threads{256}}; }
+  Grid grid() const { return row_groups(y.size(), n.value()); }
 
   void operator()() const {
     const auto row = threadgroup_id() * n;

@@ -105,6 +105,7 @@ void register_rms_norm_fused(Registry& r) {
 
   auto rows4 = r.kernel<RmsNormRows>("rms_norm", "norm", all);
   rows4.doc("RMS norm of rows [rows, n], 4 elements a thread in registers; n a multiple of 128 up to 4096.");
+  rows4.shapes("x, y: [..., n]; weight: [n]");
   rows4.test("one simdgroup a row", limit, []<class T>(Gen& g) { return plain<T>(g, 5, 128, 4); });
   rows4.test("three simdgroups a row", limit, []<class T>(Gen& g) { return plain<T>(g, 3, 384, 4); });
   rows4.test("longest row", limit, []<class T>(Gen& g) { return plain<T>(g, 2, 4096, 4); });
@@ -112,30 +113,35 @@ void register_rms_norm_fused(Registry& r) {
 
   auto small = r.kernel<RmsNormRows>("rms_norm_small", "norm", all, [](auto& k) { k.spec.per_thread = 2; });
   small.doc("RMS norm of short rows [rows, n], 2 elements a thread in registers; n a multiple of 64 up to 2048.");
+  small.shapes("x, y: [..., n]; weight: [n]");
   small.test("one simdgroup a row", limit, []<class T>(Gen& g) { return plain<T>(g, 5, 64, 2); });
   small.test("five simdgroups a row", limit, []<class T>(Gen& g) { return plain<T>(g, 3, 320, 2); });
   small.bench("16384 x 64", []<class T>(Gen& g) { return plain<T>(g, 16384, 64, 2).computes(4.0 * mega); });
 
   auto residual = r.kernel<RmsNormResidual>("rms_norm_residual", "norm", all);
   residual.doc("Residual plus the RMS norm of rows [rows, n] of any length, with one rounding.");
+  residual.shapes("x, residual, y: [..., n]; weight: [n]");
   residual.test("ragged rows", limit, []<class T>(Gen& g) { return with_residual<T>(g, 4, 777); });
   residual.test("fewer elements than threads", limit, []<class T>(Gen& g) { return with_residual<T>(g, 3, 33); });
   residual.bench("1024 x 1024", []<class T>(Gen& g) { return with_residual<T>(g, 1024, 1024).computes(5.0 * mega); });
 
   auto add = r.kernel<AddRmsNorm>("add_rms_norm", "norm", all);
   add.doc("Sum of two [rows, n] arrays, rounded to the element type, and the RMS norm of that rounded sum.");
+  add.shapes("a, b, residual_out, normed_out: [..., n]; weight: [n]");
   add.test("ragged rows", limit, []<class T>(Gen& g) { return added<T>(g, 4, 777); });
   add.test("fewer elements than threads", limit, []<class T>(Gen& g) { return added<T>(g, 3, 33); });
   add.bench("1024 x 1024", []<class T>(Gen& g) { return added<T>(g, 1024, 1024).computes(5.0 * mega); });
 
   auto gate = r.kernel<GatedRmsNorm>("gated_rmsnorm", "norm", all);
   gate.doc("RMS norm of f32 rows [rows, n] of any length times weight times silu of a gate.");
+  gate.shapes("y, z, out: [..., n]; weight: [n]");
   gate.test("ragged rows", limit, []<class T>(Gen& g) { return gated<GatedRmsNorm, T>(g, 4, 777); });
   gate.test("fewer elements than threads", limit, []<class T>(Gen& g) { return gated<GatedRmsNorm, T>(g, 3, 33); });
   gate.bench("1024 x 1024", []<class T>(Gen& g) { return gated<GatedRmsNorm, T>(g, 1024, 1024).computes(9.0 * mega); });
 
   auto mixer = r.kernel<GatedMixerNorm>("gated_mixer_norm", "norm", all);
   mixer.doc("As gated_rmsnorm with 4 elements a thread in registers; n a multiple of 128 up to 4096.");
+  mixer.shapes("y, z, out: [..., n]; weight: [n]");
   mixer.test("one simdgroup a row", limit, []<class T>(Gen& g) { return gated<GatedMixerNorm, T>(g, 5, 128); });
   mixer.test("three simdgroups a row", limit, []<class T>(Gen& g) { return gated<GatedMixerNorm, T>(g, 3, 384); });
   mixer.bench("1024 x 1024",
@@ -143,6 +149,7 @@ void register_rms_norm_fused(Registry& r) {
 
   auto inverse = r.kernel<RmsInvScalar>("rms_inv_scalar", "norm", all);
   inverse.doc("1 / sqrt(sum of partial sums of squares / n + eps) for each row, [rows, parts] f32 to [rows].");
+  inverse.shapes("partial_ssq: [..., parts]; scale: [...]");
   inverse.test("ragged rows", limit, []<class T>(Gen& g) { return scalars<T>(g, 301, 7, 1000); });
   inverse.test("one part", limit, []<class T>(Gen& g) { return scalars<T>(g, 5, 1, 64); });
   inverse.bench("65536 x 8", []<class T>(Gen& g) { return scalars<T>(g, 65536, 8, 4096).computes(10.0 * 65536); });

@@ -68,6 +68,7 @@ void add(Registry& r, const std::string& name, AffineFormat f, GemmSpec spec) {
   k.doc("x [M,K] * W^T of int" + std::to_string(f.bits) + " codes [N,K], groups of " + std::to_string(f.group) +
         ", in tiles of " + std::to_string(spec.bm) + " x " + std::to_string(spec.bn) + " x " + std::to_string(spec.bk) +
         ".");
+  k.shapes("x: [m, k]; out: [m, n]");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
   k.test("rows and columns ragged", affine_limit,
          [=]<class T>(Gen& g) { return product<T>(g, spec.bm + 1, 35, 2 * f.group, f, spec); });

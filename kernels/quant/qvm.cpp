@@ -81,6 +81,7 @@ void add(Registry& r, const std::string& name, AffineFormat f, u32 cols) {
       r.kernel<AffineQvm>(name, "quant", dtypes<f32, f16, bf16>, [f, cols](auto& q) { q.format = f, q.cols = cols; });
   k.doc("x [M,K] * W of int" + std::to_string(f.bits) + " codes [K,N], scales and biases [K/" +
         std::to_string(f.group) + ",N]; " + std::to_string(cols) + " columns a threadgroup.");
+  k.shapes("x: [m, k]; out: [m, n]");
   k.test("depth ragged over the threads", affine_limit,
          [=]<class T>(Gen& g) { return product<T>(g, 2, 64, 3 * f.group, f, cols); });
   k.bench("1 x 2048 x 2048", [=]<class T>(Gen& g) { return product<T>(g, 1, 2048, 2048, f, cols); });

@@ -145,6 +145,7 @@ void register_arg_reduce(Registry& r) {
     k.doc(std::string("Index of the ") + (smallest ? "smallest" : "largest") +
           " element of each row, [rows, n] to u32 [rows]: the first on ties. NaN is never chosen; a row of NaN alone "
           "gives 0.");
+    k.shapes("x: [..., n]; out: [...]");
     k.test("ragged rows", exact_match,
            [smallest]<class T>(Gen& g) { return arg(g, g.values<T>(6, 1001), 1001, smallest); });
     k.test("ties", exact_match, [smallest]<class T>(Gen& g) { return arg(g, tied<T>(g, 9 * 519), 519, smallest); });
@@ -155,6 +156,7 @@ void register_arg_reduce(Registry& r) {
   }
   auto v = r.kernel<ArgmaxVocab>("argmax_vocab", "reduce", dtypes<f32, f16, bf16>);
   v.doc("Index of the largest of n logits, by one threadgroup of 1024 threads: the first on ties, NaN never chosen.");
+  v.shapes("x: [n]; out: [1]");
   v.test("several trips", exact_match, []<class T>(Gen& g) { return vocabulary(g, g.values<T>(9001)); });
   v.test("ties", exact_match, []<class T>(Gen& g) { return vocabulary(g, tied<T>(g, 4099)); });
   v.test("the last element", exact_match, []<class T>(Gen& g) {

@@ -92,6 +92,7 @@ void register_col_reduce(Registry& r) {
     const std::string what = name.what, nan = limit.f32_error == 0 ? " NaN is skipped." : " NaN carries on.";
     auto col = r.kernel<ColReduce>(std::string("col_reduce") + name.suffix, "reduce", dtypes<f32, f16, bf16>, set);
     col.doc(what + " of each column, [rows, cols] to [cols], one thread a column." + nan);
+    col.shapes("x: [rows, cols]; y: [cols]");
     col.test("ragged columns", limit, [fold]<class T>(Gen& g) { return columns<T>(g, fold, 37, 301); });
     col.test("one column", limit, [fold]<class T>(Gen& g) { return columns<T>(g, fold, 130, 1); });
     col.test("one row", exact_match, [fold]<class T>(Gen& g) { return columns<T>(g, fold, 1, 70); });
@@ -100,6 +101,7 @@ void register_col_reduce(Registry& r) {
 
     auto seg = r.kernel<SegReduce>(std::string("seg_reduce") + name.suffix, "reduce", dtypes<f32, f16, bf16>, set);
     seg.doc(what + " of each segment, [n_segments, seg_len] to [n_segments], one thread a segment." + nan);
+    seg.shapes("x: [..., seg_len]; y: [...]");
     seg.test("ragged segments", limit, [fold]<class T>(Gen& g) { return segments<T>(g, fold, 301, 37); });
     seg.test("one segment", limit, [fold]<class T>(Gen& g) { return segments<T>(g, fold, 1, 130); });
     seg.test("NaN", limit, [fold]<class T>(Gen& g) { return nan_in_segment<T>(g, fold); });

@@ -80,6 +80,7 @@ void register_row_reduce(Registry& r) {
     const auto limit = limit_of(fold);
     auto row = r.kernel<RowReduce>(std::string("row_reduce") + suffix, "reduce", dtypes<f32, f16, bf16>, set);
     row.doc(std::string(what) + " of each row, [rows, n] to [rows]." + nan_policy(fold));
+    row.shapes("x: [..., n]; y: [...]");
     row.test("ragged rows", limit, [fold]<class T>(Gen& g) { return rows<T>(g, fold, 5, 777); });
     row.test("fewer elements than threads", limit, [fold]<class T>(Gen& g) { return rows<T>(g, fold, 7, 45); });
     row.test("NaN and infinities", limit, [fold]<class T>(Gen& g) { return specials<T>(g, fold); });
@@ -87,6 +88,7 @@ void register_row_reduce(Registry& r) {
 
     auto all = r.kernel<RowReduce>(std::string("all_reduce") + suffix, "reduce", dtypes<f32, f16, bf16>, set);
     all.doc(std::string(what) + " of all n elements, by one threadgroup: [n] to [1]." + nan_policy(fold));
+    all.shapes("x: [n]; y: [1]");
     all.test("a prime number", limit, [fold]<class T>(Gen& g) { return rows<T>(g, fold, 1, 1531); });
     all.test("one element", exact_match, [fold]<class T>(Gen& g) { return rows<T>(g, fold, 1, 1); });
     all.bench("1 Mi", [fold]<class T>(Gen& g) { return rows<T>(g, fold, 1, 1 << 20).computes(1024.0 * 1024); });

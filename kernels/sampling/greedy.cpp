@@ -25,6 +25,7 @@ Case chosen(Gen& g, u32 rows, u32 n, const std::vector<std::pair<u64, f32>>& pla
 void register_sample_greedy(Registry& r) {
   auto k = r.kernel<SampleGreedy, f32>("sample_greedy", "sampling");
   k.doc("The smallest index of the largest logit of each row; NaN is never chosen.");
+  k.shapes("logits: [..., n]; out: [...]");
   constexpr f32 nan = std::numeric_limits<f32>::quiet_NaN(), infinity = std::numeric_limits<f32>::infinity();
   k.test("ragged rows", exact_match, []<class T>(Gen& g) { return chosen(g, 3, 1003, {}); });
   k.test("ties", exact_match,

@@ -128,6 +128,7 @@ void register_logits(Registry& r) {
 
   auto p = r.kernel<LogitsTopPMask>("logits_top_p_mask", "sampling", types);
   p.doc("The most probable logits of each row that reach a probability together; the others become -inf.");
+  p.shapes("logits, out: [..., n]");
   p.test("ragged rows", exact_match, []<class T>(Gen& g) { return top_p<T>(g, 2, 401, 0.8); });
   p.test("only the largest", exact_match, []<class T>(Gen& g) { return top_p<T>(g, 1, 65, 0.01); });
   p.test("nearly all", exact_match, []<class T>(Gen& g) { return top_p<T>(g, 1, 95, 0.9995); });
@@ -135,6 +136,7 @@ void register_logits(Registry& r) {
 
   auto m = r.kernel<LogitsMinPMask>("logits_min_p_mask", "sampling", types);
   m.doc("Logits of each row less probable than a part of the largest become -inf.");
+  m.shapes("logits, out: [..., n]");
   m.test("ragged rows", exact_match, []<class T>(Gen& g) { return min_p<T>(g, 3, 517, 0.05); });
   m.test("none filtered but NaN and -inf", exact_match, []<class T>(Gen& g) { return min_p<T>(g, 2, 45, 1e-6); });
   m.bench("1 x 128256", []<class T>(Gen& g) { return min_p<T>(g, 2, 64128, 0.05); });

@@ -73,6 +73,7 @@ Case ends(Gen& g) {
 void register_sampling(Registry& r) {
   auto k = r.kernel<SoftmaxCategoricalSample>("softmax_categorical_sample", "sampling", dtypes<f32, f16, bf16>);
   k.doc("One draw a row from softmax(logits / temperature) by a uniform number; [rows, n] to [rows].");
+  k.shapes("logits: [..., n]; uniform, out: [...]; temperature: [1]");
   k.test("ragged runs", exact_match, []<class T>(Gen& g) { return draws<T>(g, 9, 701, 0.7f); });
   k.test("fewer logits than threads", exact_match, []<class T>(Gen& g) { return draws<T>(g, 5, 37, 1.3f); });
   k.test("temperature 0", exact_match, []<class T>(Gen& g) { return draws<T>(g, 1, 130, 0.0f); });

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "iron/dsl.h"
+#include "rows.h"
 
 namespace iron::kernels {
 
@@ -126,7 +127,7 @@ struct LogitsTopPMask {
   Scalar<u32> n;
   Scalar<f32> top_p;
 
-  Grid grid() const { return {Threadgroups{static_cast<u32>(out.size() / n.value())}, Threads{256}}; }
+  Grid grid() const { return row_groups(out.size(), n.value()); }
 
   void operator()() const {
     const Val<Index> start = threadgroup_id() * n;
@@ -172,7 +173,7 @@ struct LogitsMinPMask {
   Scalar<u32> n;
   Scalar<f32> min_p;
 
-  Grid grid() const { return {Threadgroups{static_cast<u32>(out.size() / n.value())}, Threads{256}}; }
+  Grid grid() const { return row_groups(out.size(), n.value()); }
 
   void operator()() const {
     const Val<Index> start = threadgroup_id() * n;

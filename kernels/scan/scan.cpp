@@ -105,6 +105,7 @@ void register_scan(Registry& r) {
                               [=](auto& kernel) { kernel.spec.fold = fold, kernel.spec.exclusive = exclusive; });
       k.doc(std::string(exclusive ? "Exclusive" : "Inclusive") + " running " + name.what + " along rows [rows, n]." +
             (extremum ? " NaN is skipped." : " NaN carries on."));
+      k.shapes("x, y: [..., n]");
       k.test("several tiles", limit, [=]<class T>(Gen& g) { return rows<T>(g, fold, exclusive, 2, 2 * 1024 + 77); });
       k.test("short rows", limit, [=]<class T>(Gen& g) { return rows<T>(g, fold, exclusive, 5, 131); });
       k.test("one element", exact_match, [=]<class T>(Gen& g) { return rows<T>(g, fold, exclusive, 3, 1); });

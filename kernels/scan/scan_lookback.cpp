@@ -143,6 +143,7 @@ void register_scan_lookback(Registry& r) {
       "Inclusive prefix sum of one array [n] in one pass, by decoupled look-back; state and counter are zero before "
       "the launch. "
       "u32 wraps.");
+  k.shapes("x, y: [n]");
   k.determinism(
       "u32: bitwise. f32: a tile adds whole prefixes or single sums of its predecessors, whichever it finds, so that "
       "the "

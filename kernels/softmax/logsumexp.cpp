@@ -88,6 +88,7 @@ void register_logsumexp(Registry& r) {
   k.doc(
       "Logarithm of the sum of exponentials of each row, [rows, n] to [rows]. NaN wins over +inf; -inf alone gives "
       "-inf.");
+  k.shapes("x: [..., n]; y: [...]");
   constexpr auto limit = tolerance(1e-5, 2e-3, 1.6e-2);
   k.test("ragged rows", limit, []<class T>(Gen& g) { return rows<T>(g, 5, 1003, 4.0); });
   k.test("many equal terms", limit, []<class T>(Gen& g) { return rows<T>(g, 3, 700, 0.25); });

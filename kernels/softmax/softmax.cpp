@@ -73,6 +73,7 @@ Case specials(Gen& g) {
 void register_softmax(Registry& r) {
   auto k = r.kernel<Softmax>("softmax", "softmax", dtypes<f32, f16, bf16>);
   k.doc("Softmax of rows [rows, n] of any length. A row with NaN or +inf, or of -inf alone, becomes NaN.");
+  k.shapes("x, y: [..., n]");
   constexpr auto limit = tolerance(1e-6, 1e-3, 4e-3);
   k.test("ragged rows", limit, []<class T>(Gen& g) { return rows<T>(g, 5, 1003, 4.0); });
   k.test("peaked rows", limit, []<class T>(Gen& g) { return rows<T>(g, 3, 300, 50.0); });

@@ -79,6 +79,7 @@ void register_merge(Registry& r) {
   k.doc(
       "Merges neighbouring sorted runs of `run` elements of an array [n] in pairs, stable, ascending in IEEE "
       "totalOrder.");
+  k.shapes("x, y: [n]");
   k.test("whole pairs", exact_match, []<class T>(Gen& g) { return merged(g, g.values<T>(1200), 100); });
   k.test("a short last run", exact_match, []<class T>(Gen& g) { return merged(g, g.values<T>(777), 150); });
   k.test("a last run without partner", exact_match,

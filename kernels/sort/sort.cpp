@@ -101,6 +101,7 @@ void register_sort(Registry& r) {
   k.doc(
       "Each block of 1024 elements of an array [n], ascending in IEEE totalOrder: -NaN, -inf, ..., -0, +0, ..., +inf, "
       "+NaN.");
+  k.shapes("x, y: [n]");
   k.test("a block and a part", exact_match, []<class T>(Gen& g) { return blocks<T>(g, 1024 + 333); });
   k.test("one element", exact_match, []<class T>(Gen& g) { return blocks<T>(g, 1); });
   k.test("NaN, infinities, zeros", exact_match,
@@ -110,6 +111,7 @@ void register_sort(Registry& r) {
   auto rows_of =
       r.kernel<Sort>("sort_segmented", "sort", dtypes<f32, f16, bf16>, [](auto& s) { s.spec.segmented = true; });
   rows_of.doc("Each row of [rows, n], n <= 1024, ascending in IEEE totalOrder.");
+  rows_of.shapes("x, y: [..., n]");
   rows_of.test("ragged rows", exact_match, []<class T>(Gen& g) { return rows<T>(g, 3, 301); });
   rows_of.test("whole rows", exact_match, []<class T>(Gen& g) { return rows<T>(g, 1, 1024); });
   rows_of.test("NaN, infinities, zeros", exact_match,

@@ -1,5 +1,6 @@
 #include "iron/runtime/device.h"
 
+#include "iron/instance.h"
 #include "runtime/device_state.h"
 
 namespace iron {
@@ -76,6 +77,10 @@ DeviceMemory Device::memory() const {
 }
 void Device::trim() const { state_->backend->trim_pool(); }
 runtime::Backend& Device::backend() const { return *state_->backend; }
+
+PreparedKernel Device::prepare(const KernelInstance& kernel, const std::string& kernel_name, Threads threads) const {
+  return prepare_step(kernel.key(), threads, [&] { return kernel.record(kernel_name); });
+}
 
 PreparedKernel Device::prepare_step(const std::string& key, Threads threads,
                                     const std::function<std::shared_ptr<ir::Kernel>()>& record) const {

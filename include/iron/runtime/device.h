@@ -10,6 +10,7 @@
 
 namespace iron {
 
+class KernelInstance;
 namespace runtime {
 class Backend;
 }
@@ -114,6 +115,8 @@ class Device {
     return prepare_step(std::string(detail::type_name<K>()) + "{" + specialisation(kernel) + "}", threads,
                         [&] { return iron::record(kernel, std::string(kernel_name<K>())); });
   }
+  /// The same for a kernel whose type is known only at run time, by that name in what is emitted.
+  PreparedKernel prepare(const KernelInstance& kernel, const std::string& kernel_name, Threads threads) const;
   void synchronize() const;  ///< waits for all work, that of streams included
   DeviceMemory memory() const;
   void trim() const;  ///< gives the kept memory back to the system
