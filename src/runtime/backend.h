@@ -19,6 +19,7 @@ struct DeviceInfo {
   u32 simd_width = 32;       ///< hardware lanes (the contract is 32 everywhere)
   u32 units = 1;             ///< SMs or cores
   u32 max_threads_per_group = 1024;
+  bool host_memory = false;  ///< launches take host memory as it is
   u64 shared_bytes = 0;  ///< threadgroup memory per threadgroup, opt-in included
   u64 memory_bytes = 0;
   u64 cache_bytes = 0;                ///< last-level cache

@@ -22,6 +22,7 @@ class Interpreted final : public Executable {
 
 InterpreterBackend::InterpreterBackend() {
   info_.backend = "interpreter";
+  info_.host_memory = true;
   info_.name = "reference interpreter";
   info_.architecture = "any";
   info_.shared_bytes = u64{1} << 30;

@@ -95,6 +95,7 @@ std::vector<std::string> CpuExecutable::take_reports() {
 CpuBackend::CpuBackend(u32 threads) : pool_(threads) {
   const auto& t = cpu::host_target();
   info_.backend = "cpu";
+  info_.host_memory = true;
   info_.name = processor_name();
   info_.api = cpu::llvm_version();
   info_.architecture = "x86-64 " + t.name;

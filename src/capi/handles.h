@@ -1,0 +1,81 @@
+// What stands behind the handles of the C interface, and how exceptions become status codes.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "iron/c.h"
+#include "iron/library.h"
+#include "iron/runtime/device.h"
+
+namespace iron::capi {
+
+/// An error whose status is known where it is raised; other errors get theirs by their code.
+class Fault : public Error {
+ public:
+  Fault(iron_status status, std::string_view code, std::string message, std::string fix = {})
+      : Error(code, std::move(message), std::move(fix)), status_(status) {}
+  iron_status status() const { return status_; }
+
+ private:
+  iron_status status_;
+};
+
+/// Status of the exception that is being handled, its text kept for iron_last_error().
+iron_status caught() noexcept;
+
+template <class F>
+iron_status guarded(F&& body) noexcept {
+  try {
+    body();
+    return IRON_OK;
+  } catch (...) {
+    return caught();
+  }
+}
+
+/// Refuses a null pointer; `what` names the argument.
+void need(const void* pointer, const char* what);
+
+/// A device with the lock that puts its callers in order; shared by every handle that came from it.
+struct SharedDevice {
+  explicit SharedDevice(std::string_view name) : device(Device::open(name)) {}
+  Device device;
+  std::mutex mutex;
+  std::string features;
+};
+std::shared_ptr<SharedDevice> shared_device(std::string_view name);
+
+/// Structs that may grow: copies what the caller's version has room for.
+template <class T>
+void give(T* to, const T& from, const char* what) {
+  need(to, what);
+  const std::size_t room = to->size;
+  if (room < sizeof(std::size_t) || room > 4096)
+    throw Fault(IRON_INVALID_ARGUMENT, "C01", std::string(what) + "->size is not set",
+                std::string("set it to sizeof(*") + what + ")");
+  std::memcpy(static_cast<void*>(to), &from, std::min(room, sizeof from));
+  to->size = room;
+}
+
+}  // namespace iron::capi
+
+struct iron_device {
+  std::shared_ptr<iron::capi::SharedDevice> shared;
+};
+
+struct iron_buffer {
+  std::shared_ptr<iron::capi::SharedDevice> shared;
+  iron::Buffer<std::byte> memory;
+};
+
+struct iron_kernel {
+  std::shared_ptr<iron::capi::SharedDevice> shared;
+  const iron::KernelEntry* entry = nullptr;
+  std::unique_ptr<iron::KernelInstance> instance;
+  std::vector<iron::detail::NamedField> parameters;
+  std::vector<std::string> parameter_names;  ///< zero-terminated
+  std::string specialisation;
+  /// Compiled forms by threadgroup; seldom more than one.
+  std::vector<std::pair<iron::Dim3, iron::PreparedKernel>> prepared;
+};
