@@ -65,8 +65,7 @@ typedef struct iron_device iron_device;
 typedef struct iron_buffer iron_buffer;
 typedef struct iron_kernel iron_kernel;
 
-/* ------------------------------------------------------------------------------------------------ versions and errors
- */
+/* --- versions and errors */
 
 IRON_API uint32_t iron_abi_version(void);                  /* IRON_C_ABI of the library that is loaded */
 IRON_API const char* iron_version(void);                   /* "0.1.0" */
@@ -80,8 +79,7 @@ IRON_API const char* iron_dtype_name(iron_dtype dtype);     /* "f32"; "none" for
 IRON_API iron_dtype iron_dtype_from_name(const char* name); /* IRON_NO_DTYPE if there is none */
 IRON_API size_t iron_dtype_size(iron_dtype dtype);          /* bytes of an element; 0 for IRON_NO_DTYPE */
 
-/* ----------------------------------------------------------------------------------------------------------- devices
- */
+/* --- devices */
 
 /* Names of the devices that this library was built for, whether or not they can start here: "cpu", "cuda",
  * "interpreter". NULL past the end. */
@@ -108,8 +106,7 @@ IRON_API iron_status iron_device_describe(const iron_device* device, iron_device
 /* Waits until everything launched on the device is done. */
 IRON_API iron_status iron_device_synchronize(iron_device* device);
 
-/* ----------------------------------------------------------------------------------------------------------- buffers
- */
+/* --- buffers */
 
 /* Memory of a device, aligned to 256 bytes; its contents are undefined until set. */
 IRON_API iron_status iron_buffer_create(iron_device* device, uint64_t bytes, iron_buffer** buffer);
@@ -121,8 +118,14 @@ IRON_API iron_status iron_buffer_upload(iron_buffer* buffer, uint64_t offset, co
 IRON_API iron_status iron_buffer_download(const iron_buffer* buffer, uint64_t offset, void* to, uint64_t bytes);
 IRON_API iron_status iron_buffer_fill(iron_buffer* buffer, uint8_t byte);
 
-/* ----------------------------------------------------------------------------------------------------------- kernels
- */
+/* The buffer as a DLPack tensor, contiguous in that shape: a DLManagedTensor, or with `versioned` a
+ * DLManagedTensorVersioned of version 1.0. It keeps the memory alive beyond the handle; whoever consumes it calls its
+ * deleter. The second function is for Python: the destructor of a capsule that holds one of the two. */
+IRON_API iron_status iron_buffer_dlpack(const iron_buffer* buffer, iron_dtype dtype, const int64_t* shape,
+                                        size_t dimensions, int versioned, void** managed);
+IRON_API void iron_dlpack_capsule_destructor(void* capsule);
+
+/* --- kernels */
 
 typedef struct iron_kernel_info {
   size_t size; /* set it to sizeof(iron_kernel_info) */
@@ -159,8 +162,7 @@ typedef struct iron_parameter {
 } iron_parameter;
 IRON_API iron_status iron_kernel_parameter(const iron_kernel* kernel, size_t index, iron_parameter* parameter);
 
-/* ---------------------------------------------------------------------------------------------------------- launches
- */
+/* --- launches */
 
 typedef enum iron_argument_kind {
   IRON_ARGUMENT_BUFFER = 0,

@@ -19,6 +19,13 @@ std::shared_ptr<SharedDevice> shared_device(std::string_view name) {
   return opened.emplace(name, std::move(fresh)).first->second;
 }
 
+DeviceMemory::DeviceMemory(std::shared_ptr<SharedDevice> s, u64 bytes)
+    : shared(std::move(s)), buffer(shared->device.buffer<std::byte>(bytes)) {}
+DeviceMemory::~DeviceMemory() {
+  const std::lock_guard lock(shared->mutex);
+  buffer = {};
+}
+
 namespace {
 const std::vector<std::string>& backend_names() {
   static const std::vector<std::string> names = runtime::backend_names();
@@ -80,32 +87,28 @@ iron_status iron_buffer_create(iron_device* device, uint64_t bytes, iron_buffer*
   return on_device(device->shared, [&] {
     need(buffer, "buffer");
     *buffer = nullptr;
-    *buffer = new iron_buffer{device->shared, device->shared->device.buffer<std::byte>(bytes)};
+    *buffer = new iron_buffer{std::make_shared<DeviceMemory>(device->shared, bytes)};
   });
 }
-void iron_buffer_destroy(iron_buffer* buffer) {
-  if (!buffer) return;
-  const auto shared = buffer->shared;
-  on_device(shared, [&] { delete buffer; });
-}
-void* iron_buffer_data(const iron_buffer* buffer) { return buffer ? buffer->memory.data() : nullptr; }
-uint64_t iron_buffer_bytes(const iron_buffer* buffer) { return buffer ? buffer->memory.size() : 0; }
+void iron_buffer_destroy(iron_buffer* buffer) { delete buffer; }
+void* iron_buffer_data(const iron_buffer* buffer) { return buffer ? buffer->memory->buffer.data() : nullptr; }
+uint64_t iron_buffer_bytes(const iron_buffer* buffer) { return buffer ? buffer->memory->buffer.size() : 0; }
 
 iron_status iron_buffer_upload(iron_buffer* buffer, uint64_t offset, const void* from, uint64_t bytes) {
   if (!buffer) return null_handle("buffer");
-  return on_device(buffer->shared, [&] {
+  return on_device(buffer->memory->shared, [&] {
     if (bytes) need(from, "from");
-    buffer->memory.upload({static_cast<const std::byte*>(from), bytes}, offset);
+    buffer->memory->buffer.upload({static_cast<const std::byte*>(from), bytes}, offset);
   });
 }
 iron_status iron_buffer_download(const iron_buffer* buffer, uint64_t offset, void* to, uint64_t bytes) {
   if (!buffer) return null_handle("buffer");
-  return on_device(buffer->shared, [&] {
+  return on_device(buffer->memory->shared, [&] {
     if (bytes) need(to, "to");
-    buffer->memory.download({static_cast<std::byte*>(to), bytes}, offset);
+    buffer->memory->buffer.download({static_cast<std::byte*>(to), bytes}, offset);
   });
 }
 iron_status iron_buffer_fill(iron_buffer* buffer, uint8_t byte) {
   if (!buffer) return null_handle("buffer");
-  return on_device(buffer->shared, [&] { buffer->memory.fill_bytes(byte); });
+  return on_device(buffer->memory->shared, [&] { buffer->memory->buffer.fill_bytes(byte); });
 }

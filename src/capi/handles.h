@@ -58,6 +58,15 @@ void give(T* to, const T& from, const char* what) {
   to->size = room;
 }
 
+/// A buffer, for its handle and for those whom it was handed to. Freed in order with the device's work.
+struct DeviceMemory {
+  DeviceMemory(std::shared_ptr<SharedDevice> s, u64 bytes);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  std::shared_ptr<SharedDevice> shared;
+  Buffer<std::byte> buffer;
+};
+
 }  // namespace iron::capi
 
 struct iron_device {
@@ -65,8 +74,7 @@ struct iron_device {
 };
 
 struct iron_buffer {
-  std::shared_ptr<iron::capi::SharedDevice> shared;
-  iron::Buffer<std::byte> memory;
+  std::shared_ptr<iron::capi::DeviceMemory> memory;
 };
 
 struct iron_kernel {

@@ -20,6 +20,7 @@ struct DeviceInfo {
   u32 units = 1;             ///< SMs or cores
   u32 max_threads_per_group = 1024;
   bool host_memory = false;  ///< launches take host memory as it is
+  u32 ordinal = 0;           ///< among the devices of this backend
   u64 shared_bytes = 0;  ///< threadgroup memory per threadgroup, opt-in included
   u64 memory_bytes = 0;
   u64 cache_bytes = 0;                ///< last-level cache

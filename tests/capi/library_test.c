@@ -148,6 +148,25 @@ static void launches(iron_device* device) {
   memset(y, 0, sizeof y);
   CHECK(iron_buffer_download(to, 0, y, sizeof y) == IRON_OK);
   CHECK(close_to(y, want));
+  void* tensor = NULL;
+  const int64_t shape[] = {rows, columns}, larger[] = {rows + 1, columns};
+  REFUSED(iron_buffer_dlpack(to, IRON_F32, larger, 2, 0, &tensor), IRON_INVALID_ARGUMENT, "bytes");
+  REFUSED(iron_buffer_dlpack(to, IRON_NO_DTYPE, shape, 2, 0, &tensor), IRON_WRONG_TYPE, "element type");
+  CHECK(tensor == NULL && iron_buffer_dlpack(to, IRON_F32, shape, 2, 0, &tensor) == IRON_OK);
+  struct managed { /* the beginning and the end of DLPack's DLManagedTensor */
+    void* data;
+    int32_t device_type, device_id, ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+    void* context;
+    void (*deleter)(struct managed*);
+  }* m = tensor;
+  CHECK(m->data == iron_buffer_data(to) && m->device_type == 1 && m->ndim == 2 && m->code == 2 && m->bits == 32 &&
+        m->lanes == 1);
+  CHECK(m->shape[0] == rows && m->shape[1] == columns && m->strides[0] == columns && m->strides[1] == 1);
+  m->deleter(m);
   REFUSED(iron_buffer_download(to, 4, y, sizeof y), IRON_INVALID_ARGUMENT, "leaves a buffer");
   REFUSED(iron_buffer_upload(NULL, 0, x, 4), IRON_INVALID_ARGUMENT, "buffer");
   REFUSED(iron_buffer_create(device, UINT64_MAX / 2, &from), IRON_OUT_OF_MEMORY, "allocate");

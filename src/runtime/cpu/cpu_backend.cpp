@@ -100,7 +100,7 @@ CpuBackend::CpuBackend(u32 threads) : pool_(threads) {
   info_.api = cpu::llvm_version();
   info_.architecture = "x86-64 " + t.name;
   info_.units = pool_.threads();
-  info_.shared_bytes = u64{1} << 20;
+  info_.shared_bytes = u64{2} << 20;  // what a core keeps near itself
   info_.memory_bytes = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
   info_.cache_bytes = cache_size();
   info_.features = {"forward_progress", t.name};
