@@ -43,6 +43,11 @@ target_link_libraries(iron_all INTERFACE ${rooms})
 set_target_properties(iron_all PROPERTIES EXPORT_NAME iron)
 _iron_collect(iron_all)
 
+# The C library carries everything inside: a C program that finds the package needs none of the other libraries.
+if(TARGET iron_c)
+  set_property(GLOBAL APPEND PROPERTY IRON_EXPORTED iron_c)
+endif()
+
 get_property(exported GLOBAL PROPERTY IRON_EXPORTED)
 get_property(dependencies GLOBAL PROPERTY IRON_FOUND_AGAIN)
 list(REMOVE_DUPLICATES dependencies)
@@ -55,8 +60,14 @@ foreach(target ${exported})
 endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/iron)
+if(TARGET iron_c)
+  list(REMOVE_ITEM exported iron_c)
+  install(TARGETS iron_c EXPORT iron-c-targets)
+  install(EXPORT iron-c-targets NAMESPACE iron:: DESTINATION ${package_dir})
+endif()
 install(TARGETS ${exported} EXPORT iron-targets)
 install(EXPORT iron-targets NAMESPACE iron:: DESTINATION ${package_dir})
+install(DIRECTORY python/iron DESTINATION ${CMAKE_INSTALL_DATADIR}/iron/python PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY include/iron DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # What the public headers of the kernel language name.

@@ -21,6 +21,16 @@ if(NOT output STREQUAL "f16 of 1/3: 0.333251953125\n")
   message(FATAL_ERROR "the consumer printed: ${output}")
 endif()
 
+
+# A C project needs the C library alone: no C++ compiler, none of the packages that the C++ libraries need.
+run(${CMAKE_COMMAND} -S ${CONSUMER}/../c_consumer -B ${WORK}/build_c -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/moved
+  -DWANTED_VERSION=${VERSION} -DCMAKE_C_COMPILER=${C_COMPILER})
+run(${CMAKE_COMMAND} --build ${WORK}/build_c)
+run(${WORK}/build_c/c_consumer)
+if(NOT output STREQUAL "softmax of 1 2 3: 0.0900306 0.244728 0.665241\n")
+  message(FATAL_ERROR "the C consumer printed: ${output}")
+endif()
+
 # A file that names a folder of this build would break on another machine.
 file(GLOB_RECURSE files ${WORK}/moved/*.cmake)
 foreach(file ${files})
