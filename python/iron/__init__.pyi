@@ -1,0 +1,126 @@
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+class _DLPack(Protocol):
+    def __dlpack__(self) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+class _ArrayInterface(Protocol):
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+class _CudaArrayInterface(Protocol):
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+ArrayLike = _DLPack | _ArrayInterface | _CudaArrayInterface | Array | TypedView
+
+class Error(RuntimeError):
+    code: str
+
+class InvalidArgument(Error, ValueError): ...
+class NotFound(Error, LookupError): ...
+class WrongType(Error, TypeError): ...
+class Refused(Error, ValueError): ...
+class Unavailable(Error): ...
+class OutOfMemory(Error, MemoryError): ...
+class CompileFailed(Error): ...
+class Unsupported(Error): ...
+class DeviceFailed(Error): ...
+class InternalError(Error): ...
+
+class Device:
+    backend: str
+    name: str
+    api: str
+    architecture: str
+    features: tuple[str, ...]
+    simd_width: int
+    units: int
+    max_threads_per_group: int
+    shared_bytes: int
+    memory_bytes: int
+    cache_bytes: int
+    host_memory: bool
+    ordinal: int
+    def synchronize(self) -> None: ...
+    def batch(self) -> AbstractContextManager[Device]: ...
+    def empty(self, shape: int | Sequence[int], dtype: str) -> Array: ...
+    def array(self, values: ArrayLike) -> Array: ...
+
+class Array:
+    device: Device
+    shape: tuple[int, ...]
+    dtype: str
+    size: int
+    nbytes: int
+    pointer: int
+    def upload(self, values: ArrayLike) -> None: ...
+    def download(self, to: ArrayLike) -> None: ...
+    def numpy(self) -> Any: ...
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = ...,
+        max_version: tuple[int, int] | None = ...,
+        dl_device: tuple[int, int] | None = ...,
+        copy: bool | None = ...,
+    ) -> Any: ...
+
+class TypedView:
+    array: ArrayLike
+    dtype: str
+
+class Parameter:
+    name: str
+    kind: str
+    dtype: str
+    optional: bool
+
+class KernelInfo:
+    name: str
+    family: str
+    dtype: str
+    file: str
+    doc: str
+    determinism: str
+    shapes: str
+
+class Kernel:
+    name: str
+    family: str
+    dtype: str
+    doc: str
+    shapes: str
+    determinism: str
+    file: str
+    parameters: tuple[Parameter, ...]
+    specialisation: str
+    def __call__(
+        self,
+        *buffers: ArrayLike,
+        groups: int | Sequence[int] | None = ...,
+        threads: int | Sequence[int] | None = ...,
+        items: int = ...,
+        stream: int | None = ...,
+        **named: ArrayLike | float | None,
+    ) -> None: ...
+
+def version() -> str: ...
+def library_path() -> str: ...
+def dtypes() -> tuple[str, ...]: ...
+def backends() -> tuple[str, ...]: ...
+def device(name: str | Device | None = ...) -> Device: ...
+def set_device(name: str | None) -> None: ...
+def synchronize() -> None: ...
+def kernels(family: str | None = ..., dtype: str | None = ...) -> list[KernelInfo]: ...
+def kernel(name: str, dtype: str, device: str | Device | None = ..., **specialisation: bool | int | float | str) -> Kernel: ...
+def empty(shape: int | Sequence[int], dtype: str, device: str | Device | None = ...) -> Array: ...
+def array(values: ArrayLike, device: str | Device | None = ...) -> Array: ...
+def view(array: ArrayLike, dtype: str) -> TypedView: ...
