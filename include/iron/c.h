@@ -64,6 +64,9 @@ typedef enum iron_dtype {
 typedef struct iron_device iron_device;
 typedef struct iron_buffer iron_buffer;
 typedef struct iron_kernel iron_kernel;
+typedef struct iron_stream iron_stream;
+typedef struct iron_event iron_event;
+typedef struct iron_graph iron_graph;
 
 /* --- versions and errors */
 
@@ -205,6 +208,8 @@ typedef struct iron_launch_options {
    * zero: the kernel's own. */
   uint32_t groups[3], threads[3];
   uint64_t items;
+  iron_stream* stream; /* NULL: the device's own */
+  uint32_t overlap;    /* 1: the device may set this kernel up while the one before it on the stream ends */
 } iron_launch_options;
 
 /* The grid that these arguments lead to, left in `grid`: groups, threads, items. */
@@ -217,6 +222,37 @@ IRON_API iron_status iron_kernel_compile(iron_kernel* kernel, const iron_argumen
  * the device allows it. Launches on one device run in order. `options` may be NULL. */
 IRON_API iron_status iron_launch(iron_kernel* kernel, const iron_argument* arguments, size_t count,
                                  const iron_launch_options* options);
+
+/* --- streams, events, graphs */
+
+/* Work on a stream runs in order, beside that of other streams and of the device. A new stream sees what was enqueued
+ * on the device before its first work; after that, events make the order. */
+IRON_API iron_status iron_stream_create(iron_device* device, iron_stream** stream);
+/* A stream of another library by its native handle (CUDA: a CUstream or cudaStream_t; NULL is the default stream). It
+ * outlives the handle; the memory that launches on it use outlives their end, that of iron_buffers too.
+ * IRON_UNSUPPORTED: the device has no such streams. */
+IRON_API iron_status iron_stream_wrap(iron_device* device, void* native, iron_stream** stream);
+IRON_API void iron_stream_destroy(iron_stream* stream); /* waits for nothing: the work goes on */
+IRON_API iron_status iron_stream_synchronize(iron_stream* stream);
+/* `done` becomes 1 where nothing is left to do, else 0. */
+IRON_API iron_status iron_stream_idle(iron_stream* stream, int* done);
+
+/* A place in a stream's work. */
+IRON_API iron_status iron_event_record(iron_stream* stream, iron_event** event);
+IRON_API void iron_event_destroy(iron_event* event);
+IRON_API iron_status iron_event_synchronize(iron_event* event);
+IRON_API iron_status iron_stream_wait(iron_stream* stream, const iron_event* event); /* later work starts after it */
+/* Seconds on the device's clock from `earlier` to `later`; waits for both. */
+IRON_API iron_status iron_event_seconds(const iron_event* earlier, const iron_event* later, double* seconds);
+
+/* The launches that `body` makes on the stream, kept instead of run, to be replayed in order by one call without
+ * checks. The memory of their arguments must outlive the last replay. A body that does not return IRON_OK ends the
+ * capture with its status. */
+IRON_API iron_status iron_stream_capture(iron_stream* stream, iron_status (*body)(void* context), void* context,
+                                         iron_graph** graph);
+IRON_API void iron_graph_destroy(iron_graph* graph);
+IRON_API iron_status iron_graph_replay(const iron_graph* graph, iron_stream* stream);
+IRON_API size_t iron_graph_size(const iron_graph* graph); /* launches */
 
 #ifdef __cplusplus
 }

@@ -14,13 +14,13 @@ from ctypes import byref, sizeof
 
 from . import _library
 from ._arrays import TypedView
-from ._device import Array, Device
+from ._device import Array, Device, Stream
 from ._kernel import Kernel, KernelInfo, Parameter
 from ._library import (CompileFailed, DeviceFailed, Error, InternalError, InvalidArgument, NotFound, OutOfMemory, Refused, Unavailable,
                        Unsupported, WrongType)
 
 __all__ = ["Array", "CompileFailed", "Device", "DeviceFailed", "Error", "InternalError", "InvalidArgument", "Kernel", "KernelInfo",
-           "NotFound", "OutOfMemory", "Parameter", "Refused", "Unavailable", "Unsupported", "WrongType", "array", "backends", "device",
+           "NotFound", "OutOfMemory", "Parameter", "Refused", "Stream", "Unavailable", "Unsupported", "WrongType", "array", "backends", "device",
            "dtypes", "empty", "kernel", "kernels", "library_path", "set_device", "synchronize", "version", "view"]
 
 _devices = {}

@@ -13,6 +13,19 @@ _TYPESTR = {"bool": "|b1", "i8": "|i1", "u8": "|u1", "f16": "<f2", "f32": "<f4",
 _TYPESTR |= {f"{letter}{bits}": f"<{letter}{bits // 8}" for letter in "iu" for bits in (16, 32, 64)}
 
 
+class Stream:
+    """Work in order, beside that of the device and of other streams: `kernel(x, out, stream=s)`. Make it with
+    Device.stream(); Device.wrap_stream() gives one over a stream of another library."""
+
+    def __init__(self, device, handle):
+        self.device, self.handle = device, handle
+        weakref.finalize(self, library.stream_destroy, handle)
+
+    def synchronize(self):
+        """Waits for the work enqueued so far."""
+        library.stream_synchronize(self.handle)
+
+
 class Device:
     """One device. Get it with iron.device(). Launches run in order; on a GPU they return before the work is done."""
 
@@ -29,6 +42,7 @@ class Device:
         self.host_memory = bool(info.host_memory)
         self.ordinal = int(name.partition(":")[2] or 0)
         self._waiting = None  # arrays of the launches of a batch
+        self._wrapped = {}
 
     def __repr__(self):
         return f"<iron.Device {self.backend}: {self.name}>"
@@ -36,6 +50,23 @@ class Device:
     def synchronize(self):
         """Waits until everything launched on the device is done."""
         library.device_synchronize(self.handle)
+
+    def synchronize_all(self):
+        """Waits for the device's work and for that of every wrapped stream."""
+        self.synchronize()
+        for wrapped in list(self._wrapped.values()):
+            wrapped.synchronize()
+
+    def stream(self):
+        """A new stream, which sees what was enqueued on the device before its first work."""
+        return Stream(self, made(library.stream_create, self.handle))
+
+    def wrap_stream(self, native):
+        """The stream of another library by its number (torch: `stream.cuda_stream`, cupy: `stream.ptr`). It outlives the
+        work put on it. Raises iron.Unsupported on devices without such streams."""
+        if native not in self._wrapped:
+            self._wrapped[native] = Stream(self, made(library.stream_wrap, self.handle, native))
+        return self._wrapped[native]
 
     @contextlib.contextmanager
     def batch(self):
@@ -72,6 +103,12 @@ class Device:
         return made_array
 
 
+def _free(handle, elsewhere):
+    if elsewhere:  # the library orders its own streams only
+        elsewhere[0].synchronize_all()
+    library.buffer_destroy(handle)
+
+
 class Array:
     """Memory of a device with a shape: contiguous, freed with the object. numpy.asarray(a) (host), torch.from_dlpack(a) and
     cupy.asarray(a) see it without a copy and keep it alive."""
@@ -85,11 +122,17 @@ class Array:
         self.size = math.prod(self.shape)
         self.nbytes = self.size * DTYPE_SIZES[dtype]
         self.handle = made(library.buffer_create, device.handle, self.nbytes)
-        weakref.finalize(self, library.buffer_destroy, self.handle)
+        self._elsewhere = []  # holds the device once work on a stream of another library may use the memory
+        weakref.finalize(self, _free, self.handle, self._elsewhere)
         self.pointer = library.buffer_data(self.handle)
 
     def __repr__(self):
         return f"<iron.Array {list(self.shape)} {self.dtype} on {self.device.backend}>"
+
+    def used_elsewhere(self):
+        """Work on a stream of another library uses it: its memory is given back after that stream's work."""
+        if not self._elsewhere:
+            self._elsewhere.append(self.device)
 
     def upload(self, values):
         """Copies a contiguous host array of the same type and number of elements into it."""
@@ -135,7 +178,7 @@ class Array:
         if self.device.host_memory:
             raise AttributeError("the memory is on the host")
         self.device.synchronize()
-        return self._interface() | {"stream": None}
+        return self._interface() | {"stream": None}  # all work on it is done
 
     def __dlpack_device__(self):
         return (CPU, 0) if self.device.host_memory else (CUDA, self.device.ordinal)

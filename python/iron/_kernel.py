@@ -7,8 +7,8 @@ from ctypes import byref, c_uint32, sizeof
 
 from . import _library
 from ._arrays import View, view_of
-from ._device import Array
-from ._library import BUFFER, DTYPE_NAMES, DTYPES, IN, INTEGER, OUT, REAL, SCALAR, InvalidArgument, Unsupported, WrongType, library, made, text
+from ._device import Array, Stream
+from ._library import BUFFER, DTYPE_NAMES, DTYPES, IN, INTEGER, OUT, REAL, SCALAR, InvalidArgument, WrongType, library, made, text
 from ._shapes import parse, solve
 
 _KINDS = {IN: "in", OUT: "out", _library.INOUT: "inout", SCALAR: "scalar"}
@@ -151,8 +151,29 @@ class Kernel:
             for field, value in (("groups", groups), ("threads", threads)):
                 value = (value,) if isinstance(value, int) else tuple(value or ())
                 setattr(options, field, (c_uint32 * 3)(*(value + (1, 1, 1))[:3]))
-        self._launch(handle, views, scalars, options, stream)
+        stream = self._stream(device, views, stream)
+        if stream is not None:
+            options = options or _library.LaunchOptions(size=sizeof(_library.LaunchOptions))
+            options.stream = stream.handle
+        self._launch(handle, views, scalars, options)
         device.launched(list(views.values()))
+
+    def _stream(self, device, views, stream):
+        """The stream to launch on: the one that is named, else the one of the arrays' library, else (None) the device's."""
+        if stream is None:
+            for view in views.values():
+                stream = view.stream if view.stream is not None else _torch_stream(view)
+                if stream is not None:
+                    break
+        if stream is None or isinstance(stream, Stream):
+            return stream
+        native = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))  # torch, cupy, a number
+        if not isinstance(native, int):
+            raise WrongType(f"stream is a {type(stream).__name__}: give an iron.Stream, a stream of torch or cupy, or its number")
+        for view in views.values():
+            if isinstance(view.keep, Array):
+                view.keep.used_elsewhere()
+        return device.wrap_stream(native)
 
     def _view(self, array, name):
         if isinstance(array, Array):
@@ -186,7 +207,7 @@ class Kernel:
             if parameter.kind == "scalar" and parameter.name not in scalars and parameter.name in sizes:
                 scalars[parameter.name] = sizes[parameter.name]
 
-    def _launch(self, handle, views, scalars, options, stream):
+    def _launch(self, handle, views, scalars, options):
         arguments = (_library.Argument * (len(views) + len(scalars)))()
         at = 0
         for name, view in views.items():
@@ -205,11 +226,4 @@ class Kernel:
                     raise InvalidArgument(f"scalar {name} of {self.name} is {whole}, which {parameter.dtype if parameter else 'no type'} cannot hold")
                 a.kind, a.integer = INTEGER, whole
             at += 1
-        if stream is None:
-            for view in views.values():
-                stream = view.stream if view.stream is not None else _torch_stream(view)
-                if stream is not None:
-                    break
-        if stream is not None:
-            raise Unsupported("launches on a stream of another library need a newer libiron.so")
         library.launch(handle.raw, arguments, at, byref(options) if options else None)

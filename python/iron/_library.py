@@ -82,7 +82,8 @@ class Argument(Structure):
 
 
 class LaunchOptions(Structure):
-    _fields_ = [("size", c_size_t), ("groups", c_uint32 * 3), ("threads", c_uint32 * 3), ("items", c_uint64)]
+    _fields_ = [("size", c_size_t), ("groups", c_uint32 * 3), ("threads", c_uint32 * 3), ("items", c_uint64),
+                ("stream", c_void_p), ("overlap", c_uint32)]
 
 
 BUFFER, INTEGER, REAL = range(3)
@@ -122,6 +123,10 @@ _FUNCTIONS = {
     "iron_kernel_parameter": (Status, [c_void_p, c_size_t, POINTER(Parameter)]),
     "iron_kernel_grid": (Status, [c_void_p, POINTER(Argument), c_size_t, POINTER(LaunchOptions)]),
     "iron_kernel_compile": (Status, [c_void_p, POINTER(Argument), c_size_t, POINTER(LaunchOptions)]),
+    "iron_stream_create": (Status, [c_void_p, POINTER(c_void_p)]),
+    "iron_stream_wrap": (Status, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "iron_stream_destroy": (None, [c_void_p]),
+    "iron_stream_synchronize": (Status, [c_void_p]),
     "iron_launch": (Status, [c_void_p, POINTER(Argument), c_size_t, POINTER(LaunchOptions)]),
 }
 

@@ -8,6 +8,7 @@
 namespace iron::capi {
 
 std::shared_ptr<SharedDevice> shared_device(std::string_view name) {
+  if (name.size() > 2 && name.substr(name.size() - 2) == ":0") name.remove_suffix(2);  // the first is named either way
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<SharedDevice>, std::less<>> opened;
   const std::lock_guard lock(mutex);
@@ -19,9 +20,9 @@ std::shared_ptr<SharedDevice> shared_device(std::string_view name) {
   return opened.emplace(name, std::move(fresh)).first->second;
 }
 
-DeviceMemory::DeviceMemory(std::shared_ptr<SharedDevice> s, u64 bytes)
+HeldBuffer::HeldBuffer(std::shared_ptr<SharedDevice> s, u64 bytes)
     : shared(std::move(s)), buffer(shared->device.buffer<std::byte>(bytes)) {}
-DeviceMemory::~DeviceMemory() {
+HeldBuffer::~HeldBuffer() {
   const std::lock_guard lock(shared->mutex);
   buffer = {};
 }
@@ -32,14 +33,6 @@ const std::vector<std::string>& backend_names() {
   return names;
 }
 
-/// The device's work in order: one caller at a time.
-template <class F>
-iron_status on_device(const std::shared_ptr<SharedDevice>& shared, F&& body) noexcept {
-  return guarded([&] {
-    const std::lock_guard lock(shared->mutex);
-    body();
-  });
-}
 iron_status null_handle(const char* what) noexcept {
   return guarded([&] { need(nullptr, what); });
 }
@@ -87,7 +80,7 @@ iron_status iron_buffer_create(iron_device* device, uint64_t bytes, iron_buffer*
   return on_device(device->shared, [&] {
     need(buffer, "buffer");
     *buffer = nullptr;
-    *buffer = new iron_buffer{std::make_shared<DeviceMemory>(device->shared, bytes)};
+    *buffer = new iron_buffer{std::make_shared<HeldBuffer>(device->shared, bytes)};
   });
 }
 void iron_buffer_destroy(iron_buffer* buffer) { delete buffer; }

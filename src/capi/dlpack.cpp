@@ -45,7 +45,7 @@ struct DLManagedTensorVersioned {
 struct Exported {
   DLManagedTensor plain{};
   DLManagedTensorVersioned versioned{};
-  std::shared_ptr<DeviceMemory> memory;
+  std::shared_ptr<HeldBuffer> memory;
   std::vector<int64_t> sizes;  ///< shape, then strides
 };
 

@@ -7,6 +7,7 @@
 #include "iron/c.h"
 #include "iron/library.h"
 #include "iron/runtime/device.h"
+#include "iron/runtime/stream.h"
 
 namespace iron::capi {
 
@@ -46,6 +47,15 @@ struct SharedDevice {
 };
 std::shared_ptr<SharedDevice> shared_device(std::string_view name);
 
+/// The device's work in order: one caller at a time.
+template <class F>
+iron_status on_device(const std::shared_ptr<SharedDevice>& shared, F&& body) noexcept {
+  return guarded([&] {
+    const std::lock_guard lock(shared->mutex);
+    body();
+  });
+}
+
 /// Structs that may grow: copies what the caller's version has room for.
 template <class T>
 void give(T* to, const T& from, const char* what) {
@@ -59,10 +69,10 @@ void give(T* to, const T& from, const char* what) {
 }
 
 /// A buffer, for its handle and for those whom it was handed to. Freed in order with the device's work.
-struct DeviceMemory {
-  DeviceMemory(std::shared_ptr<SharedDevice> s, u64 bytes);
-  ~DeviceMemory();
-  DeviceMemory(const DeviceMemory&) = delete;
+struct HeldBuffer {
+  HeldBuffer(std::shared_ptr<SharedDevice> s, u64 bytes);
+  ~HeldBuffer();
+  HeldBuffer(const HeldBuffer&) = delete;
   std::shared_ptr<SharedDevice> shared;
   Buffer<std::byte> buffer;
 };
@@ -74,7 +84,7 @@ struct iron_device {
 };
 
 struct iron_buffer {
-  std::shared_ptr<iron::capi::DeviceMemory> memory;
+  std::shared_ptr<iron::capi::HeldBuffer> memory;
 };
 
 struct iron_kernel {
@@ -86,4 +96,19 @@ struct iron_kernel {
   std::string specialisation;
   /// Compiled forms by threadgroup; seldom more than one.
   std::vector<std::pair<iron::Dim3, iron::PreparedKernel>> prepared;
+};
+
+struct iron_stream {
+  std::shared_ptr<iron::capi::SharedDevice> shared;
+  iron::Stream stream;
+};
+
+struct iron_event {
+  std::shared_ptr<iron::capi::SharedDevice> shared;
+  iron::Event event;
+};
+
+struct iron_graph {
+  std::shared_ptr<iron::capi::SharedDevice> shared;
+  iron::Graph graph;
 };

@@ -173,11 +173,18 @@ iron_status run(iron_kernel* kernel, const iron_argument* arguments, size_t coun
       std::memcpy(&o, options, std::min(options->size, sizeof o));
     }
     auto& k = *kernel;
+    if (o.stream && o.stream->shared != k.shared)
+      throw Fault(IRON_INVALID_ARGUMENT, "RT11", "the stream belongs to another device than the kernel",
+                  "make both on one device");
     const std::lock_guard lock(k.shared->mutex);
     const auto args = bind_all(k, arguments, count);
     const Grid grid = grid_for(k, o);
     const auto& ready = prepared(k, grid);
-    if (then == Then::launch) ready.launch(args, Device::geometry_of(grid));
+    if (then == Then::compile_only) return;
+    if (o.stream)
+      o.stream->stream.launch(ready, args, Device::geometry_of(grid), {.overlap = o.overlap != 0});
+    else
+      ready.launch(args, Device::geometry_of(grid));
   });
 }
 
@@ -258,10 +265,8 @@ iron_status iron_kernel_grid(const iron_kernel* kernel, const iron_argument* arg
     bind_all(*kernel, arguments, count);
     const Grid g = kernel->instance->grid();
     give(grid,
-         {.size = 0,
-          .groups = {g.groups.x, g.groups.y, g.groups.z},
-          .threads = {g.threads.x, g.threads.y, g.threads.z},
-          .items = g.items},
+         iron_launch_options{
+             0, {g.groups.x, g.groups.y, g.groups.z}, {g.threads.x, g.threads.y, g.threads.z}, g.items, nullptr, 0},
          "grid");
   });
 }

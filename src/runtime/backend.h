@@ -72,13 +72,16 @@ class Backend {
   virtual void synchronize() = 0;  ///< all streams
   /// Another stream beside the device's own, which sees what was done on that one so far.
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  /// A stream of another library by its native handle (CUDA: a CUstream), which outlives the result. Its order beside
+  /// other streams is its owner's, the release of memory that its work uses too. Throws RT14 where there is none.
+  virtual std::unique_ptr<Stream> wrap_stream(void* native);
   virtual std::unique_ptr<Graph> build_graph(std::vector<Launch> launches) = 0;
   /// Seconds that `count` back-to-back launches take on the device's own clock, without transfers.
   virtual double time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                                std::span<const std::vector<LaunchArg>> rotating_args, u32 count) = 0;
 };
 
-/// The backend of that name ("cpu", "cuda"), opened on first use; throws iron::Error with the reason if it cannot be
+/// The backend of that name ("cpu", "cuda", the second GPU as "cuda:1"), opened on first use; throws iron::Error with the reason if it cannot be
 /// had.
 Backend& backend(std::string_view name);
 /// Names of the backends built in, whether or not they can start here.

@@ -29,6 +29,7 @@ struct Stream::Capture {
 };
 
 Stream::Stream(const Device& device) : device_(device), stream_(device.backend().make_stream()) {}
+Stream::Stream(const Device& device, void* native) : device_(device), stream_(device.backend().wrap_stream(native)) {}
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&&) noexcept = default;
 Stream::~Stream() = default;

@@ -204,6 +204,66 @@ static void launches(iron_device* device) {
   iron_kernel_destroy(softmax);
 }
 
+struct step {
+  iron_kernel* kernel;
+  const iron_argument* arguments;
+  iron_launch_options options;
+  iron_status result;
+};
+static iron_status one_launch(void* context) {
+  const struct step* s = context;
+  const iron_status status = iron_launch(s->kernel, s->arguments, 3, &s->options);
+  return status == IRON_OK ? s->result : status;
+}
+
+static void streams(iron_device* device) {
+  static float x[elements], want[elements], y[elements];
+  fill(x, want);
+  iron_kernel* softmax = NULL;
+  iron_stream *stream = NULL, *other = NULL;
+  CHECK(iron_kernel_create(device, "softmax", IRON_F32, NULL, &softmax) == IRON_OK);
+  CHECK(iron_stream_create(device, &stream) == IRON_OK && iron_stream_create(device, &other) == IRON_OK);
+  const iron_argument args[] = {iron_memory("x", IRON_F32, x, sizeof x), iron_memory("y", IRON_F32, y, sizeof y),
+                                iron_integer("n", columns)};
+  struct step step = {softmax, args, {.size = sizeof(iron_launch_options), .stream = stream}, IRON_OK};
+
+  memset(y, 0xff, sizeof y);
+  iron_event *before = NULL, *after = NULL;
+  CHECK(iron_event_record(stream, &before) == IRON_OK);
+  CHECK(iron_launch(softmax, args, 3, &step.options) == IRON_OK);
+  CHECK(iron_event_record(stream, &after) == IRON_OK && iron_stream_wait(other, after) == IRON_OK);
+  CHECK(iron_stream_synchronize(other) == IRON_OK && iron_event_synchronize(after) == IRON_OK);
+  CHECK(close_to(y, want));
+  double seconds = -1;
+  int idle = -1;
+  CHECK(iron_event_seconds(before, after, &seconds) == IRON_OK && seconds >= 0);
+  CHECK(iron_stream_idle(stream, &idle) == IRON_OK && idle == 1);
+  iron_event_destroy(before), iron_event_destroy(after);
+
+  iron_graph* graph = NULL;
+  memset(y, 0xff, sizeof y);
+  CHECK(iron_stream_capture(stream, one_launch, &step, &graph) == IRON_OK && iron_graph_size(graph) == 1);
+  CHECK(iron_stream_synchronize(stream) == IRON_OK && y[0] != y[0]); /* kept, not run */
+  CHECK(iron_graph_replay(graph, other) == IRON_OK && iron_stream_synchronize(other) == IRON_OK);
+  CHECK(close_to(y, want));
+  iron_graph_destroy(graph);
+
+  step.result = IRON_DEVICE_FAILED; /* a body that gives up */
+  CHECK(iron_stream_capture(stream, one_launch, &step, &graph) == IRON_DEVICE_FAILED && graph == NULL);
+  step.result = IRON_OK; /* and the stream goes on */
+  CHECK(iron_stream_capture(stream, one_launch, &step, &graph) == IRON_OK);
+  iron_graph_destroy(graph);
+  REFUSED(iron_stream_capture(stream, NULL, NULL, &graph), IRON_INVALID_ARGUMENT, "body");
+  REFUSED(iron_event_record(NULL, &before), IRON_INVALID_ARGUMENT, "stream");
+  REFUSED(iron_stream_wait(stream, NULL), IRON_INVALID_ARGUMENT, "event");
+  iron_device_info info = {.size = sizeof info};
+  CHECK(iron_device_describe(device, &info) == IRON_OK);
+  iron_stream* wrapped = NULL;
+  if (info.host_memory)
+    REFUSED(iron_stream_wrap(device, NULL, &wrapped), IRON_UNSUPPORTED, "streams of other libraries");
+  iron_stream_destroy(stream), iron_stream_destroy(other), iron_kernel_destroy(softmax);
+}
+
 static void specialisations(iron_device* device) {
   iron_kernel* k = NULL;
   REFUSED(iron_kernel_create(device, "softmaxx", IRON_F32, NULL, &k), IRON_NOT_FOUND, "softmaxx");
@@ -262,11 +322,14 @@ int main(int argc, char** argv) {
   CHECK(iron_device_open(name, &device) == IRON_OK && iron_device_open(name, &again) == IRON_OK);
   devices(device, name);
   launches(device);
+  streams(device);
   specialisations(device);
   zeros(device);
   iron_device_close(again);
   iron_device_close(device);
   iron_device_close(NULL), iron_buffer_destroy(NULL), iron_kernel_destroy(NULL);
+  iron_stream_destroy(NULL), iron_event_destroy(NULL), iron_graph_destroy(NULL);
+  CHECK(iron_graph_size(NULL) == 0);
   CHECK(iron_buffer_data(NULL) == NULL && iron_buffer_bytes(NULL) == 0 && iron_kernel_specialisation(NULL) == NULL);
   printf("%d checks on %s, %d failed\n", checks, name, failures);
   const char* file = getenv("IRON_RESULT_FILE");

@@ -175,6 +175,21 @@ class Launches(unittest.TestCase):
         add(x, x, y)  # after it, launches are done when they return
         np.testing.assert_array_equal(y, x + x)
 
+    def test_streams(self):
+        device = iron.device()
+        stream = device.stream()
+        x, y = normal(4, 32), np.full((4, 32), np.nan, np.float32)
+        kernel = iron.kernel("softmax", "f32")
+        kernel(x, y, stream=stream)
+        stream.synchronize()
+        np.testing.assert_allclose(y, softmax(x), atol=1e-6)
+        with self.assertRaisesRegex(iron.InvalidArgument, "another device"):
+            kernel(x, y, stream=iron.device("interpreter").stream() if device.backend == "cpu" else self.skipTest("one device"))
+        with self.assertRaisesRegex(iron.Unsupported, "streams of other libraries"):
+            kernel(x, y, stream=0)
+        with self.assertRaisesRegex(iron.WrongType, "stream is a str"):
+            kernel(x, y, stream="main")
+
     def test_threads(self):
         failures = []
 

@@ -69,6 +69,10 @@ class Graph {
 class Stream {
  public:
   explicit Stream(const Device& device);
+  /// A stream of another library by its native handle (CUDA: a CUstream; null is the default stream), which outlives
+  /// this object and the work put on it here; so does the memory that this work uses. RT14: the device has no such
+  /// streams.
+  Stream(const Device& device, void* native);
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
   ~Stream();  ///< waits for nothing: the work goes on

@@ -50,6 +50,7 @@ class CudaBackend final : public Backend {
               std::span<const LaunchArg> args) override;
   void synchronize() override;
   std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Stream> wrap_stream(void* native) override;
   std::unique_ptr<Graph> build_graph(std::vector<Launch> launches) override;
   double time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                        std::span<const std::vector<LaunchArg>> rotating_args, u32 count) override;
@@ -124,6 +125,8 @@ class CudaGraph final : public Graph {
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(CudaBackend& device);
+  /// Of another library: neither ended here nor waited for when memory is released.
+  CudaStream(CudaBackend& device, CUstream foreign) : device_(device), stream_(foreign), foreign_(true) {}
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -146,6 +149,7 @@ class CudaStream final : public Stream {
   void begin();  ///< before each piece of work: memory of the device's own stream must be there
   CudaBackend& device_;
   CUstream stream_ = nullptr;
+  bool foreign_ = false;
   u64 seen_ = 0;       ///< the allocations that this stream has waited for
   bool used_ = false;  ///< has work that no release has waited for
 };

@@ -39,6 +39,7 @@ CudaBackend::CudaBackend(int ordinal)
       pool_(driver_, device_) {
   driver_.check(driver_.StreamCreate(&stream_, 1), "creating a stream");  // 1: does not wait for the default stream
   describe(device_);
+  info_.ordinal = static_cast<u32>(ordinal);
 }
 
 // --- memory
@@ -159,6 +160,9 @@ std::unique_ptr<Stream> CudaBackend::make_stream() {
   const std::lock_guard lock(mutex_);
   streams_.push_back(s.get());
   return s;
+}
+std::unique_ptr<Stream> CudaBackend::wrap_stream(void* native) {
+  return std::make_unique<CudaStream>(*this, static_cast<CUstream>(native));
 }
 void CudaBackend::forget(CudaStream& stream) {
   enter();

@@ -45,6 +45,7 @@ CudaStream::CudaStream(CudaBackend& device) : device_(device) {
   seen_ = device_.allocations();
 }
 CudaStream::~CudaStream() {
+  if (foreign_) return;
   device_.forget(*this);
   device_.driver().StreamDestroy(stream_);  // the driver ends it when its work is done
 }
