@@ -21,7 +21,7 @@ struct DeviceInfo {
   u32 max_threads_per_group = 1024;
   bool host_memory = false;  ///< launches take host memory as it is
   u32 ordinal = 0;           ///< among the devices of this backend
-  u64 shared_bytes = 0;  ///< threadgroup memory per threadgroup, opt-in included
+  u64 shared_bytes = 0;      ///< threadgroup memory per threadgroup, opt-in included
   u64 memory_bytes = 0;
   u64 cache_bytes = 0;                ///< last-level cache
   std::vector<std::string> features;  ///< capability atoms
@@ -81,8 +81,8 @@ class Backend {
                                std::span<const std::vector<LaunchArg>> rotating_args, u32 count) = 0;
 };
 
-/// The backend of that name ("cpu", "cuda", the second GPU as "cuda:1"), opened on first use; throws iron::Error with the reason if it cannot be
-/// had.
+/// The backend of that name ("cpu", "cuda", the second GPU as "cuda:1"), opened on first use; throws iron::Error with
+/// the reason if it cannot be had.
 Backend& backend(std::string_view name);
 /// Names of the backends built in, whether or not they can start here.
 std::vector<std::string> backend_names();
