@@ -143,6 +143,18 @@ class Lists(Case):
         self.assertIn(KERNEL, self.ok("inspect"))
 
 
+class Demo(Case):
+    def test_its_kernels_exist(self):
+        """The selection of ./demo names kernels that are there: each with tests and benches."""
+        script = (Path(__file__).resolve().parents[2] / "demo").read_text()
+        block = script[script.index("kernels=("):script.index("\nprompt=")]
+        done = subprocess.run(["bash", "-c", block + '\nprintf "%s\\n" "$selected" "${kernels[@]}"'], capture_output=True, text=True, check=True)
+        selected, *kernels = done.stdout.split()
+        for command in ("test", "bench"):
+            names = [row["name"] for row in self.lines(command, "--list", "--json", "--match-name", selected)]
+            self.assertEqual(sorted(names), sorted(f"iron_{k}_f32" for k in kernels))
+
+
 class Devices(Case):
     def test_json(self):
         data = json.loads(self.ok("device", "--json", "--no-peaks"))
