@@ -6,6 +6,8 @@
                  "..." within a line for any text
   ```cpp test    a whole program: compiled against the installed library, run, must exit 0 (a ```text block as above)
   ```cpp test compile      compiled and linked only
+  ```c test      a whole program in C11 against the installed libiron.so, run as above
+  ```python test run with the Python that has numpy; the package is the tree's, the library the build's
 
 A cpp block without main() is given one that does nothing, so that a kernel alone can be shown.
 """
@@ -90,17 +92,26 @@ def sh_command(block, folder):
     return ["bash", str(script)]
 
 
-CONSUMER = """cmake_minimum_required(VERSION 3.25)
+CONSUMERS = {
+    "cpp": """cmake_minimum_required(VERSION 3.25)
 project(example LANGUAGES C CXX)
-find_package(iron REQUIRED)
+find_package(iron REQUIRED COMPONENTS cpp)
 add_executable(example example.cpp)
 target_link_libraries(example PRIVATE iron::iron)
-"""
+""",
+    "c": """cmake_minimum_required(VERSION 3.25)
+project(example LANGUAGES C)
+set(CMAKE_C_STANDARD 11)
+find_package(iron REQUIRED COMPONENTS c)
+add_executable(example example.c)
+target_link_libraries(example PRIVATE iron::c m)
+""",
+}
 
 
 class Examples:
-    def __init__(self, build, keep):
-        self.build, self.keep, self.prefix = build, keep, None
+    def __init__(self, build, keep, root=Path.cwd()):
+        self.build, self.keep, self.root, self.prefix = build, keep, root, None
 
     def run(self, command, folder, environment=None):
         return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -117,10 +128,11 @@ class Examples:
         return self.prefix
 
     def compile(self, block, folder):
-        """Builds a cpp block; the program's path, or the compiler's words."""
+        """Builds a c or cpp block; the program's path, or the compiler's words."""
+        language = block.words[0]
         text = block.text if re.search(r"\bmain\s*\(", block.text) else block.text + "\nint main() {}\n"
-        (folder / "example.cpp").write_text(text, encoding="utf-8")
-        (folder / "CMakeLists.txt").write_text(CONSUMER, encoding="utf-8")
+        (folder / f"example.{language}").write_text(text, encoding="utf-8")
+        (folder / "CMakeLists.txt").write_text(CONSUMERS[language], encoding="utf-8")
         cache = (self.build / "CMakeCache.txt").read_text(encoding="utf-8")
         same = [f"-D{key}={value}" for key, value in re.findall(r"^(CMAKE_C(?:XX)?_COMPILER|CMAKE_C(?:XX)?_FLAGS):\w+=(.*)$",
                                                               cache, re.MULTILINE)]
@@ -137,7 +149,10 @@ class Examples:
             folder = Path(name)
             if block.words[0] == "sh":
                 command = sh_command(block, folder)
-            elif block.words[0] == "cpp":
+            elif block.words[0] == "python":
+                (folder / "example.py").write_text(block.text, encoding="utf-8")
+                command = [str(self.root / ".cache/venv/bin/python"), str(folder / "example.py")]
+            elif block.words[0] in CONSUMERS:
                 program, problem = self.compile(block, folder)
                 if program is None:
                     return f"does not build:\n{problem}"
@@ -145,12 +160,13 @@ class Examples:
                     return None
                 command = [str(program)]
             else:
-                return f"'{block.words[0]} test' is not known: use sh or cpp"
+                return f"'{block.words[0]} test' is not known: use sh, python, c or cpp"
             work = folder / "work"
             work.mkdir()
             path = os.pathsep.join([str(self.build / "tools" / "iron"), str(self.build / "examples" / "generate"), os.environ["PATH"]])
             try:
-                done = self.run(command, work, {**os.environ, "PATH": path, "NO_COLOR": "1"})
+                done = self.run(command, work, {**os.environ, "PATH": path, "NO_COLOR": "1", "PYTHONPATH": str(self.root / "python"),
+                                                "IRON_LIBRARY": str(self.build / "src/capi/libiron.so")})
             except subprocess.TimeoutExpired:
                 return f"still ran after {SECONDS} seconds"
         if done.returncode:
@@ -176,7 +192,7 @@ def main():
         return 0
     passed, failures = 0, []
     with tempfile.TemporaryDirectory(prefix="iron-docs-") as keep:
-        examples = Examples(options.build.resolve(), Path(keep))
+        examples = Examples(options.build.resolve(), Path(keep), root)
         for block, expected in cases:
             try:
                 problem = examples.check(block, expected)

@@ -66,7 +66,7 @@ class Shell(unittest.TestCase):
     def test_fails(self):
         self.assertIn("exit code 1", self.check("false\ntrue\n"))
         self.assertIn("expected this line: bye", self.check("echo hello\n", "bye\n"))
-        self.assertIn("use sh or cpp", self.check("x\n", words=("python", "test")))
+        self.assertIn("use sh, python, c or cpp", self.check("x\n", words=("ruby", "test")))
 
 
 if __name__ == "__main__":
