@@ -66,7 +66,11 @@ def compare(mine, peer):
 def run_case(world, case, options):
     arms, wrong = {}, []
     for name, launch in case.arms.items():
-        error = case.check(world, launch)
+        try:
+            error = case.check(world, launch)
+        except Exception as problem:  # noqa: BLE001: whatever an arm raises is its own result
+            wrong.append(f"{name}: {type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}")
+            continue
         if error is None or error > case.tolerance:
             wrong.append(f"{name}: error {error}, allowed {case.tolerance}")
         else:
