@@ -287,7 +287,7 @@ def cumsum_f32(world, small):
     sets = copies(world, moved, small)
     x = [world.normal((rows, n), "f32") for _ in range(sets)]
     y = [world.poisoned((rows, n), "f32") for _ in range(sets)]
-    c = Case(f"{rows} x {n} f32", sets, y, lambda i: world.exact(x[i]).cumsum(-1), 1e-4, bytes=moved)
+    c = Case(f"{rows} x {n} f32", sets, y, lambda i: world.exact(x[i]).cumsum(-1), n * 2.0**-24, bytes=moved)
     kernel = iron.kernel("scan", "f32")
 
     def launch(i):

@@ -133,7 +133,7 @@ def main():
         print("\n".join(make.label for make in chosen))
         return 0
     record = {"what": "Iron beside its peers", "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-              "command": " ".join(["compare.py", *sys.argv[1:]]), "device": world.describe(), "host": platform.machine(),
+              "command": " ".join(["compare.py", *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])]), "device": world.describe(), "host": platform.machine(),
               "iron": {"version": iron.version(), **git_state()}, "peers": world.versions(), "rounds": options.rounds, "cases": {}, "skipped": {}}
     print(f"{record['device']}; {', '.join(f'{k} {v}' for k, v in record['peers'].items())}; ratio = peer / Iron, above 1: Iron is faster")
     wrong = ran = 0
