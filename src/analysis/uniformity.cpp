@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/text.h"
+#include "ir/tier.h"
 
 namespace iron::analysis {
 
@@ -43,6 +44,21 @@ Scope Uniformity::transfer(const Kernel& k, OpId id) const {
       return Scope::lane;
     case Opcode::SimdgroupId:
       return Scope::simdgroup;
+    case Opcode::PeerLoad:
+    case Opcode::AccNew:
+    case Opcode::AccValue:
+    case Opcode::FragRow:
+    case Opcode::FragCol:
+    case Opcode::FragFold:
+      return Scope::lane;
+    case Opcode::RoleIndex:
+    case Opcode::PipeAcquire:
+    case Opcode::PipeWait:
+      return Scope::warpgroup;
+    case Opcode::PipeNew:
+    case Opcode::TurnNew:
+    case Opcode::ClusterRank:
+      return Scope::threadgroup;
     case Opcode::GroupId:
       return Scope::threadgroup;
     case Opcode::SharedNew:
@@ -93,6 +109,7 @@ bool Uniformity::update(const Kernel& k, RegionId r) {
       continue;
     }
     Scope enter = control_[r];
+    std::vector<RoleSpec> roles;
     if (op.code == Opcode::For) {
       Scope bounds = Scope::grid;
       for (u32 i = 0; i < 3; ++i) bounds = std::min(bounds, values_[k.operand(id, i)]);
@@ -119,11 +136,14 @@ bool Uniformity::update(const Kernel& k, RegionId r) {
         changed |= lower(results[i], s);
       }
     } else {
-      enter = std::min(enter, Scope::warpgroup);  // a role's body
+      roles = roles_of(k, id);
     }
     for (u32 i = 0; i < op.region_count; ++i) {
       const RegionId nested = k.region_of(id, i);
-      if (control_[nested] > enter) control_[nested] = enter, changed = true;
+      // A role's body: whole warpgroups come to it, and all those of the role; or one thread alone.
+      const Scope role = roles.empty() ? Scope::grid : roles[i].one_thread ? Scope::lane : Scope::role;
+      const Scope inside = std::min(enter, role);
+      if (control_[nested] > inside) control_[nested] = inside, changed = true;
       changed |= update(k, nested);
     }
   }
@@ -175,6 +195,11 @@ std::vector<Diagnostic> verify_convergence(const Kernel& k, std::string_view aft
                : fmt::format(
                      "move {} out of the branch, or make the condition depend on values that are uniform over the {}",
                      i.text, name(need));
+      if (parent == none && role_region(k, id) != none) {
+        d.message = fmt::format("{} needs the whole {}, but it stands in a role, which other warpgroups never run",
+                                i.text, name(need));
+        d.fix = "use role.barrier() among the role's threads; roles wait for each other through pipelines";
+      }
       found.push_back(d);
     }
     if (id != none && k.op(id).code == Opcode::SimdBroadcast && !u.uniform(k.operand(id, 1), Scope::simdgroup)) {

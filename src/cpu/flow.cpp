@@ -322,6 +322,9 @@ void Lowering::group_region(RegionId r) {
   for (const OpId id : k_.region(r).ops) {
     const auto& op = k_.op(id);
     const auto& info = k_.info_of(id);
+    const auto& tier = k_.info_of(id);
+    if (tier.has(ir::TierOp) || tier.rule == ir::TypeRule::Tier)
+      fail("CPU03", id, fmt::format("the CPU device has no {}: it is of the Hopper tier", tier.text));
     switch (op.code) {
       case Opcode::Const:
       case Opcode::Param:

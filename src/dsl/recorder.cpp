@@ -22,7 +22,7 @@ namespace {
 /// An open loop, branch or guard. A guard is the rest of a region after a break_if or exit_if; it closes with its
 /// parent.
 struct Construct {
-  enum Kind { loop, branch, guard } kind = loop;
+  enum Kind { loop, branch, guard, roles } kind = loop;
   OpId op = ir::none;
   RegionId outer = 0;
   int visit = 0;
@@ -44,6 +44,8 @@ struct Recording::State {
   u32 epoch = 0;
   Id exited = no_id;
   std::set<Id> raised_at_root;
+  std::vector<std::string> roles;  ///< their names, once there are roles
+  u32 role = no_id;                ///< the one that is being recorded
 
   static thread_local State* current;
   static State& get(Loc loc) {
@@ -217,9 +219,7 @@ Id constant_of(DType type, i64 value, bool is_unsigned, Loc loc) {
 
 u64 text_imm(std::string_view text) { return Recording::State::get({}).kernel.intern_text(text); }
 
-Id slot_new(DType type, Loc loc) {
-  return Recording::State::get(loc).record(Opcode::SlotNew, loc, {}, 0, ir::Type::value(type));
-}
+Id slot_new(ir::Type type, Loc loc) { return Recording::State::get(loc).record(Opcode::SlotNew, loc, {}, 0, type); }
 Id slot_load(Id slot, Loc loc) {
   auto& s = Recording::State::get(loc);
   const OpId id = s.use({slot}, loc);
@@ -331,6 +331,59 @@ bool branch_next(BranchToken& token) {
   return false;
 }
 
+RolesToken roles_open(std::span<const std::string> names, std::string_view text, Loc loc) {
+  auto& s = Recording::State::get(loc);
+  if (!s.roles.empty())
+    refuse("TIER01", "a kernel with two lists of roles, or roles inside a role", loc,
+           "name all roles in one list: warpgroups keep their role for the whole kernel");
+  s.roles.assign(names.begin(), names.end());
+  s.build.set_location(s.location(loc));
+  Construct c;
+  c.kind = Construct::roles;
+  c.outer = s.build.region();
+  c.op = s.kernel.create(Opcode::Roles, ir::none_type, {}, s.kernel.intern_text(text), s.build.location(),
+                         static_cast<u32>(names.size()));
+  s.kernel.append(c.outer, c.op);
+  s.stamp(c.op);
+  s.open.push_back(c);
+  s.role = 0;
+  s.enter(s.kernel.region_of(c.op, 0));
+  return {static_cast<u32>(s.open.size()), 0};
+}
+
+bool roles_next(RolesToken& token) {
+  auto& s = Recording::State::get({});
+  const Loc loc{};
+  if (s.open.size() < token.depth) refuse("DSL03", "this role was closed from inside", loc);
+  s.close_guards(token.depth, loc);
+  Construct& c = s.open.back();
+  const RegionId body = s.kernel.region_of(c.op, token.role);
+  if (s.probe && c.visit++ == 0) {
+    s.clear_region(body);
+    s.enter(body);
+    return true;
+  }
+  s.build.yield({});
+  c.visit = 0;
+  if (++token.role < s.roles.size()) {
+    s.role = token.role;
+    s.enter(s.kernel.region_of(c.op, token.role));
+    return true;
+  }
+  const Construct closed = c;
+  s.open.pop_back();
+  s.role = no_id;
+  s.enter(closed.outer);
+  return false;
+}
+
+std::string_view current_role(Loc loc) {
+  const auto& s = Recording::State::get(loc);
+  return s.role == no_id ? std::string_view{} : s.roles[s.role];
+}
+
+void add_to_immediate(Id op, u64 amount) { Recording::State::get({}).kernel.mutable_op(op).imm += amount; }
+
 void left_early(u32 depth, std::string_view what, Loc loc) {
   if (!Recording::State::current || Recording::State::current->open.size() < depth) return;
   refuse("D28", fmt::format("a host break, return or goto leaves this recorded {} early", what), loc,
@@ -415,10 +468,10 @@ Recording::~Recording() {
   if (State::current == state_.get()) State::current = nullptr;
 }
 
-Id Recording::param(std::string_view name, ir::Type type, Access access, bool scalar) {
+Id Recording::param(std::string_view name, ir::Type type, Access access, bool scalar, bool tensor) {
   static constexpr ir::ParamKind kinds[] = {ir::ParamKind::in, ir::ParamKind::out, ir::ParamKind::inout};
-  const Id id = state_->kernel.add_param(std::string(name),
-                                         scalar ? ir::ParamKind::scalar : kinds[static_cast<int>(access)], type.elem);
+  const Id id = state_->kernel.add_param(
+      std::string(name), scalar ? ir::ParamKind::scalar : kinds[static_cast<int>(access)], type.elem, 0, tensor);
   state_->build.set_point(state_->kernel.body());
   state_->stamp(id);
   return id;

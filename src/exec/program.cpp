@@ -172,6 +172,10 @@ class Decoder {
 
   void op(OpId id) {
     const auto& op = k_.op(id);
+    const auto& info = k_.info_of(id);
+    if (info.has(TierOp) || info.rule == TypeRule::Tier)
+      throw Error("EXEC81", fmt::format("{} of the Hopper tier does not run in the interpreter yet", info.text),
+                  "interpret the portable member of the family");
     if (is_preset(op.code) || op.code == Opcode::Yield || op.code == Opcode::Result) return;
     switch (op.code) {
       case Opcode::If:

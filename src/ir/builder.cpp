@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/text.h"
+#include "ir/tier.h"
 
 namespace iron::ir {
 
@@ -61,20 +62,19 @@ Inferred infer(const Kernel& k, Opcode code, std::span<const OpId> o, u64 imm, T
     case TypeRule::Compare:
       if (!type(0).is_value() || !all_same()) return bad("needs operands of one type");
       if (type(0).is_bool() && code != Opcode::Eq && code != Opcode::Ne) return bad("does not order bools");
-      return {Type::value(DType::boolean, type(0).lanes), {}};
+      return {type(0).with_elem(DType::boolean), {}};
     case TypeRule::IsNan:
-      return is_float(type(0).elem) ? Inferred{Type::value(DType::boolean, type(0).lanes), {}} : bad("needs a float");
+      return is_float(type(0).elem) ? Inferred{type(0).with_elem(DType::boolean), {}} : bad("needs a float");
     case TypeRule::Select:
       if (!type(0).is_bool() || type(1) != type(2) || !type(1).is_value() ||
-          (type(0).lanes != 1 && type(0).lanes != type(1).lanes))
+          (type(0).lanes != 1 && type(0) != type(1).with_elem(DType::boolean)))
         return bad("needs a bool and two values of one type");
       return {type(1), {}};
     case TypeRule::Ldexp:
-      return is_float(type(0).elem) && type(1) == Type::value(DType::i32, type(0).lanes)
-                 ? Inferred{type(0), {}}
-                 : bad("needs a float and an i32");
+      return is_float(type(0).elem) && type(1) == type(0).with_elem(DType::i32) ? Inferred{type(0), {}}
+                                                                                : bad("needs a float and an i32");
     case TypeRule::Cast:
-      if (!stated.is_value() || !type(0).is_value() || stated.lanes != type(0).lanes)
+      if (!stated.is_value() || !type(0).is_value() || stated != type(0).with_elem(stated.elem))
         return bad("converts values of equal lanes");
       return {stated, {}};
     case TypeRule::Bitcast:
@@ -135,6 +135,8 @@ Inferred infer(const Kernel& k, Opcode code, std::span<const OpId> o, u64 imm, T
         if (type(n) != t) return bad("needs values of the element type");
       return {i.rule == TypeRule::AtomicStore ? none_type : t, {}};
     }
+    case TypeRule::Tier:
+      return infer_tier(k, code, o, imm, stated);
   }
   return bad("has no rule");
 }

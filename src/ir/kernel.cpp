@@ -100,11 +100,11 @@ OpId Kernel::add_arg(RegionId r, Type type, LocId loc) {
   return id;
 }
 
-OpId Kernel::add_param(std::string param_name, ParamKind kind, DType elem, LocId loc) {
+OpId Kernel::add_param(std::string param_name, ParamKind kind, DType elem, LocId loc, bool tensor) {
   const Type type = kind == ParamKind::scalar ? Type::value(elem) : Type::memory(Space::global, elem);
   const OpId id = create(Opcode::Param, type, {}, params.size(), loc);
   append(body(), id);
-  params.push_back({std::move(param_name), kind, elem, id});
+  params.push_back({std::move(param_name), kind, elem, id, tensor});
   return id;
 }
 
@@ -164,10 +164,18 @@ bool reads_immutable(const Kernel& k, OpId id) {
   return k.op(root).code == Opcode::Param && k.params[k.op(root).imm].kind == ParamKind::in;
 }
 
+bool fragment_op(const Kernel& k, OpId id) {
+  const auto& op = k.op(id);
+  if (!op.type.is_frag() && !op.type.is_row_values()) return false;
+  return op.code != Opcode::Const && op.code != Opcode::Arg && op.code != Opcode::Result;
+}
+
 bool pinned(const Kernel& k, OpId id) {
   const auto& i = k.info_of(id);
-  if (i.has(Terminator | HasRegions | Writes | WritesSlot | ReadsSlot | AtomicOp | Sync | Waits | Fact | Report))
+  if (i.has(Terminator | HasRegions | Writes | WritesSlot | ReadsSlot | AtomicOp | Sync | Waits | Fact | Report |
+            TierOp))
     return true;
+  if (fragment_op(k, id)) return true;
   if (i.has(Reads)) return !reads_immutable(k, id);
   return k.op(id).code == Opcode::Prefetch;
 }
@@ -183,7 +191,7 @@ class Canonicaliser {
     out_.name = in_.name, out_.mode = in_.mode, out_.numerics = in_.numerics, out_.spec = in_.spec,
     out_.file = in_.file;
     out_.width_generic = in_.width_generic;
-    for (const auto& p : in_.params) map_[p.op] = out_.add_param(p.name, p.kind, p.elem, location(p.op));
+    for (const auto& p : in_.params) map_[p.op] = out_.add_param(p.name, p.kind, p.elem, location(p.op), p.tensor);
     mark(in_.body());
     copy_region(in_.body(), out_.body());
     return std::move(out_);

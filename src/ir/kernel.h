@@ -48,6 +48,7 @@ struct Param {
   ParamKind kind = ParamKind::in;
   DType elem = DType::none;
   OpId op = none;
+  bool tensor = false;  ///< a tensor with dimensions and strides, reached by tma.load and tma.store alone
   bool is_buffer() const { return kind != ParamKind::scalar; }
   bool operator==(const Param&) const = default;
 };
@@ -111,7 +112,7 @@ class Kernel {
   void insert(RegionId r, std::size_t at, OpId id);
   void append(RegionId r, OpId id) { insert(r, regions_[r].ops.size(), id); }
   OpId add_arg(RegionId r, Type type, LocId loc = 0);
-  OpId add_param(std::string param_name, ParamKind kind, DType elem, LocId loc = 0);
+  OpId add_param(std::string param_name, ParamKind kind, DType elem, LocId loc = 0, bool tensor = false);
   /// Takes an op (and what its regions hold) out of its region. Uses must be gone.
   void erase(OpId id);
   /// Every use of a key becomes a use of its value; chains are followed.
@@ -135,7 +136,10 @@ std::vector<std::vector<OpId>> use_lists(const Kernel& k);
 bool reads_immutable(const Kernel& k, OpId id);
 /// The memory object at the root of views and aliases: a Param, SharedNew or ArrayNew.
 OpId memory_root(const Kernel& k, OpId mem);
-/// An op that keeps its place: effects, region ops, reads of mutable memory (R8).
+/// An op that makes a fragment: a whole tile of arithmetic, which stays where the author put it, between what is in
+/// flight.
+bool fragment_op(const Kernel& k, OpId id);
+/// An op that keeps its place: effects, region ops, reads of mutable memory (R8), arithmetic on fragments.
 bool pinned(const Kernel& k, OpId id);
 
 /// The kernel renumbered in canonical order (R8): pinned ops in program order, every other op in post-order before its

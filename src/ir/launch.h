@@ -20,11 +20,19 @@ struct LaunchGeometry {
   bool operator==(const LaunchGeometry&) const = default;
 };
 
+/// How a tensor lies in a buffer: dimensions in elements and distances in bytes, innermost first. Rank 0: no tensor.
+struct TensorShape {
+  u32 rank = 0;
+  u64 dims[5] = {}, strides[5] = {};
+  bool operator==(const TensorShape&) const = default;
+};
+
 /// A buffer (address on the device that runs the kernel, size in bytes) or a scalar (its bits, zero-extended).
 struct LaunchArg {
   void* data = nullptr;
   u64 bytes = 0;
   u64 scalar = 0;
+  TensorShape tensor = {};  ///< of a buffer that the kernel reaches as a tensor
 };
 
 }  // namespace iron

@@ -51,6 +51,7 @@ std::string_view name(CachePolicy k) { return lookup(std::array<std::string_view
 std::string_view name(CompareKind k) {
   return lookup(std::array<std::string_view, 6>{"eq", "ne", "lt", "le", "gt", "ge"}, k);
 }
+std::string_view name(MmaFormat k) { return lookup(std::array<std::string_view, 3>{"native", "e4m3", "e5m2"}, k); }
 std::string_view name(Scope k) {
   return lookup(std::array<std::string_view, 8>{"lane", "simdgroup", "warpgroup", "role", "threadgroup", "cluster",
                                                 "grid", "tile"},

@@ -35,7 +35,9 @@ enum class ImmKind : u8 {
   ScopeOf,
   Text,
   Tile,
-  Layout
+  Layout,
+  Mma,
+  Copy
 };
 
 /// How operand and result types relate; checked by the verifier, used by the builder to infer results.
@@ -65,7 +67,8 @@ enum class TypeRule : u8 {
   Store,
   AtomicValue,
   AtomicLoad,
-  AtomicStore
+  AtomicStore,
+  Tier  ///< of the Hopper tier: stated op by op in tier.cpp
 };
 
 /// Effect bits. An op without any is pure.
@@ -87,6 +90,8 @@ enum Effect : u32 {
   Math = 1u << 14,       ///< pure; replaced by expand_math
   Fast = 1u << 15,       ///< pure; value is device-dependent within a stated error
   TileOp = 1u << 16,
+  TierOp = 1u << 17,     ///< of the Hopper tier: an ordered effect that passes leave where it is
+  OneThread = 1u << 18,  ///< issued by one elected thread: stands only in a role that one thread runs
 };
 
 /// Sets of threads, ordered by inclusion. `tile` in the op table stands for the scope that the tile names.
@@ -148,6 +153,18 @@ struct LayoutImm {
   bool a_transposed = false;
   bool b_transposed = false;
 };
+/// Input format of an asynchronous product: that of the elements, or an 8-bit float stored as u8.
+enum class MmaFormat : u8 { native, e4m3, e5m2 };
+struct MmaImm {
+  u16 k = 0;  ///< terms of each sum
+  MmaFormat format = MmaFormat::native;
+  bool a_transposed = false;  ///< A lies in memory as [k, m]
+  bool b_transposed = false;  ///< B lies in memory as [n, k]
+};
+struct CopyImm {
+  bool multicast = false;  ///< to the same place of every threadgroup of the cluster
+  CachePolicy cache = CachePolicy::normal;
+};
 struct UntilImm {
   u32 carried_plus_one = 0;
 };  ///< 0: no early exit; else the number of the carried bool + 1
@@ -172,5 +189,6 @@ std::string_view name(MemoryOrder);
 std::string_view name(CachePolicy);
 std::string_view name(CompareKind);
 std::string_view name(Scope);
+std::string_view name(MmaFormat);
 
 }  // namespace iron::ir

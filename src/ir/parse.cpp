@@ -132,9 +132,10 @@ class Parser {
       ParamKind pk{};
       if (!from_name<ParamKind>(kind.text, 4, pk))
         lex_.fail("IR0003", kind, fmt::format("'{}' is no parameter kind", kind.text), "in, out, inout or scalar");
+      const bool tensor = take_word("tensor");
       const DType elem = dtype();
       if (values_.count(p.text)) lex_.fail("IR0004", p, fmt::format("{} is defined twice", p.text));
-      values_[p.text] = k_.add_param(p.text.substr(1), pk, elem);
+      values_[p.text] = k_.add_param(p.text.substr(1), pk, elem, 0, tensor);
       if (!is(")")) expect(",");
     }
     expect(")");
@@ -239,6 +240,25 @@ class Parser {
     if (take_word("thread")) return Type::memory(Space::priv, dtype());
     if (take_word("shared")) return shape(Type::memory(Space::shared, dtype()));
     if (take_word("tile")) return shape(Type::tile(dtype(), 0, 0));
+    if (take_word("view")) return shape(Type::view(dtype(), 0, 0, Swizzle::none));
+    if (take_word("acc")) return shape(Type::acc(dtype(), 0, 0));
+    if (take_word("pipe")) return Type::object(TypeKind::pipe);
+    if (take_word("turn")) return Type::object(TypeKind::turn);
+    if (take_word("frag")) {
+      const Type s = shape(Type::tile(dtype(), 0, 0));
+      if (s.rows == 0 || s.cols == 0 || s.rows % 64 || s.cols % 8 ||
+          u32{s.rows} * s.cols > 255 * Type::warpgroup_threads)
+        lex_.fail("IR0005", t, "a fragment has a multiple of 64 rows and of 8 columns", "frag f32[64 x 128]");
+      return Type::frag(s.elem, s.rows, s.cols);
+    }
+    if (take_word("rows")) {
+      const DType elem = dtype();
+      expect("[");
+      const u64 rows = number();
+      expect("]");
+      if (rows == 0 || rows % 64 || rows > 1024) lex_.fail("IR0005", t, "rows are a multiple of 64", "rows f32[64]");
+      return Type::row_values(elem, static_cast<u16>(rows));
+    }
     lex_.next();
     const auto x = t.text.find('x');
     const bool vector = x != std::string::npos && dtype_from_name(t.text) == DType::none;
@@ -415,6 +435,29 @@ class Parser {
             lex_.fail("IR0008", words[n], "a layout is at or bt");
         }
         return pack(l);
+      }
+      case ImmKind::Mma: {
+        if (words.empty()) need(1);
+        MmaImm m{static_cast<u16>(whole(words[0])), MmaFormat::native, false, false};
+        for (std::size_t n = 1; n < words.size(); ++n) {
+          if (words[n].text == "at")
+            m.a_transposed = true;
+          else if (words[n].text == "bt")
+            m.b_transposed = true;
+          else
+            m.format = pick(words[n], 3, MmaFormat{});
+        }
+        return pack(m);
+      }
+      case ImmKind::Copy: {
+        CopyImm c;
+        for (const Token& w : words) {
+          if (w.text == "multicast")
+            c.multicast = true;
+          else
+            c.cache = pick(w, 3, CachePolicy{});
+        }
+        return pack(c);
       }
       default:
         need(0);

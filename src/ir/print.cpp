@@ -18,6 +18,8 @@ std::string to_string(Type t) {
     case TypeKind::none:
       return "none";
     case TypeKind::value:
+      if (t.is_frag()) return fmt::format("frag {}{}", dtype_name(t.elem), shape());
+      if (t.is_row_values()) return fmt::format("rows {}[{}]", dtype_name(t.elem), t.rows);
       return t.lanes == 1 ? std::string(dtype_name(t.elem)) : fmt::format("{}x{}", dtype_name(t.elem), t.lanes);
     case TypeKind::memory: {
       static constexpr std::string_view spaces[] = {"none", "global", "shared", "thread"};
@@ -25,6 +27,14 @@ std::string to_string(Type t) {
     }
     case TypeKind::tile:
       return fmt::format("tile {}{}", dtype_name(t.elem), shape());
+    case TypeKind::view:
+      return fmt::format("view {}{}", dtype_name(t.elem), shape());
+    case TypeKind::acc:
+      return fmt::format("acc {}{}", dtype_name(t.elem), shape());
+    case TypeKind::pipe:
+      return "pipe";
+    case TypeKind::turn:
+      return "turn";
   }
   return "none";
 }
@@ -94,7 +104,8 @@ class Printer {
     out_ = fmt::format("kernel @{}(", k_.name);
     for (std::size_t i = 0; i < k_.params.size(); ++i) {
       const auto& p = k_.params[i];
-      out_ += fmt::format("{}%{}: {} {}", i ? ", " : "", p.name, name(p.kind), dtype_name(p.elem));
+      out_ += fmt::format("{}%{}: {} {}{}", i ? ", " : "", p.name, name(p.kind), p.tensor ? "tensor " : "",
+                          dtype_name(p.elem));
     }
     out_ += fmt::format(") {} {}", name(k_.mode), name(k_.numerics));
     if (k_.width_generic) out_ += " width_generic";
@@ -178,6 +189,17 @@ class Printer {
       case ImmKind::Layout: {
         const auto l = unpack<LayoutImm>(op.imm);
         return fmt::format("<{}{}{}>", l.k, l.a_transposed ? ", at" : "", l.b_transposed ? ", bt" : "");
+      }
+      case ImmKind::Mma: {
+        const auto m = unpack<MmaImm>(op.imm);
+        return fmt::format("<{}{}{}{}>", m.k, m.format == MmaFormat::native ? "" : fmt::format(", {}", name(m.format)),
+                           m.a_transposed ? ", at" : "", m.b_transposed ? ", bt" : "");
+      }
+      case ImmKind::Copy: {
+        const auto c = unpack<CopyImm>(op.imm);
+        std::string s = c.multicast ? "multicast" : "";
+        if (c.cache != CachePolicy::normal) s += fmt::format("{}{}", s.empty() ? "" : ", ", name(c.cache));
+        return s.empty() ? s : "<" + s + ">";
       }
       case ImmKind::None:
       case ImmKind::Bits:

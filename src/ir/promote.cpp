@@ -21,7 +21,7 @@ class Promoter {
     out_.file = in_.file;
     out_.width_generic = in_.width_generic;
     out_.texts = in_.texts;
-    for (const auto& p : in_.params) map_[p.op] = out_.add_param(p.name, p.kind, p.elem, location(p.op));
+    for (const auto& p : in_.params) map_[p.op] = out_.add_param(p.name, p.kind, p.elem, location(p.op), p.tensor);
     collect(in_.body());
     Env env;
     build_.set_point(out_.body());

@@ -27,6 +27,7 @@ constexpr std::array sections{
     Section{Opcode::SimdReduce, "Simdgroup and threadgroup"},
     Section{Opcode::Bounded, "Facts, checks, text"},
     Section{Opcode::TileNew, "Tiles"},
+    Section{Opcode::RoleIndex, "The Hopper tier"},
 };
 
 std::string effects(const OpInfo& i) {
@@ -45,6 +46,7 @@ std::string effects(const OpInfo& i) {
                                    {Convergent, "convergent"},
                                    {Sync, "orders accesses"},
                                    {Waits, "waits"},
+                                   {OneThread, "one thread"},
                                    {Fact, "states a fact"},
                                    {Report, "reports"},
                                    {Fast, "device-dependent"}};

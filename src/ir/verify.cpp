@@ -5,6 +5,7 @@
 
 #include "ir/builder.h"
 #include "ir/text.h"
+#include "ir/tier.h"
 
 namespace iron::ir {
 
@@ -120,6 +121,9 @@ class Verifier {
         if (op.operand_count != 1 || k_.type(k_.operand(id, 0)) != bool_type || op.region_count != 2)
           say("IR0214", id, "a branch needs one scalar bool and two regions");
         return;
+      case Opcode::Roles:
+        roles(id);
+        return;
       case Opcode::SharedNew:
       case Opcode::ArrayNew:
         if (!op.type.is_memory() || op.imm == 0)
@@ -137,12 +141,45 @@ class Verifier {
       default:
         break;
     }
+    if (k_.info_of(id).has(OneThread) || op.code == Opcode::RoleIndex) in_role(id);
     const auto [type, problem] = infer(k_, op.code, k_.operands(id), op.imm, op.type);
     if (!problem.empty())
       say("IR0101", id, problem);
     else if (type != op.type)
       say("IR0101", id, fmt::format("the result is {}, the table gives {}", to_string(op.type), to_string(type)));
     if (k_.info_of(id).has(Writes) && op.code != Opcode::Call) writes_output(id);
+  }
+
+  void roles(OpId id) {
+    std::string problem;
+    const auto list = parse_roles(k_.texts[k_.op(id).imm], &problem);
+    if (!problem.empty()) return say("TIER01", id, problem, "list each as in \"load 1 40 one; mma 2 232 all\"");
+    if (list.size() != k_.op(id).region_count)
+      return say("TIER01", id,
+                 fmt::format("{} roles are listed, {} have a region", list.size(), k_.op(id).region_count));
+    if (k_.op(id).region != k_.body())
+      say("TIER01", id, "roles inside a loop or branch", "split the threadgroup once, in the kernel's body");
+    u64 registers = 0;
+    for (const auto& r : list) {
+      if (r.registers && (r.registers < 24 || r.registers > 256 || r.registers % 8))
+        say("TIER02", id, fmt::format("role {} asks for {} registers a thread", r.name, r.registers),
+            "a budget is a multiple of 8 from 24 to 256");
+      registers += u64{r.registers} * r.warpgroups * Type::warpgroup_threads;
+    }
+    if (registers > 65536)
+      say("TIER02", id, fmt::format("the roles' budgets come to {} registers, a threadgroup has 65536", registers),
+          "lower the budgets: 40 and 232, or 24 and 240, for one loading and two using warpgroups");
+  }
+  void in_role(OpId id) {
+    const RegionId r = role_region(k_, id);
+    if (r == none) return say("TIER01", id, fmt::format("{} outside roles", k_.info_of(id).text), "put it into a role");
+    const OpId owner = k_.region(r).parent;
+    const auto list = roles_of(k_, owner);
+    const u32 n = r - k_.region_of(owner, 0);
+    if (k_.info_of(id).has(OneThread) && n < list.size() && !list[n].one_thread)
+      say("TIER01", id,
+          fmt::format("{} in role {}, whose threads would all issue it", k_.info_of(id).text, list[n].name),
+          "declare the role with Issue::one");
   }
 
   void writes_output(OpId id) {

@@ -78,7 +78,8 @@ class Unifier : public Rewriter {
     const bool value =
         op.type.is_value() && op.code != Opcode::Param && op.code != Opcode::Arg && op.code != Opcode::Result;
     const bool checked = op.code == Opcode::Bounded || op.code == Opcode::AssumeUniform;
-    if ((value && (info.pure() || checked)) || op.code == Opcode::View) return unify(id, key(id));
+    if ((value && !fragment_op(k_, id) && (info.pure() || checked)) || op.code == Opcode::View)
+      return unify(id, key(id));
     keep(id);
     note_writes(id);
   }

@@ -56,7 +56,7 @@ class Mover {
     const auto& info = k_.info_of(id);
     const auto& op = k_.op(id);
     if (op.code == Opcode::Result || op.code == Opcode::Arg || op.region_count) return false;
-    if (op.type.is_value() && info.pure()) return true;
+    if (op.type.is_value() && info.pure()) return !fragment_op(k_, id);
     return runs && reads_immutable(k_, id);
   }
 

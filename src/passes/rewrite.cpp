@@ -203,7 +203,7 @@ bool removable(const Kernel& k, OpId id) {
   const auto& op = k.op(id);
   if (op.type.kind == TypeKind::none || op.region_count) return false;
   if (op.code == Opcode::Param || op.code == Opcode::Arg || op.code == Opcode::Result) return false;
-  return !k.info_of(id).has(Writes | WritesSlot | AtomicOp | Sync | Waits | Fact | Report | Terminator);
+  return !k.info_of(id).has(Writes | WritesSlot | AtomicOp | Sync | Waits | Fact | Report | Terminator | TierOp);
 }
 
 std::vector<u32> use_counts(const Kernel& k) {
@@ -286,7 +286,8 @@ Kernel compact(const Kernel& k, ValueMap* map) {
   ValueMap& values = map ? *map : local;
   for (const auto& p : k.params) {
     const auto& place = k.location(p.op);
-    values[p.op] = out.add_param(p.name, p.kind, p.elem, place.line ? out.intern_location(place.file, place.line) : 0);
+    values[p.op] =
+        out.add_param(p.name, p.kind, p.elem, place.line ? out.intern_location(place.file, place.line) : 0, p.tensor);
   }
   for (const OpId id : k.region(k.body()).ops)
     if (k.op(id).code != Opcode::Param) clone_op(k, id, out, out.body(), values);
@@ -356,7 +357,9 @@ Touched touched(const Kernel& k, OpId id) {
 bool boundary(const Kernel& k, OpId id) {
   const auto code = k.op(id).code;
   if (code == Opcode::Param || code == Opcode::Result || code == Opcode::Call) return true;
-  return k.info_of(id).has(Sync | Convergent | AtomicOp | Waits | Fact | Report | HasRegions | Terminator | TileOp);
+  if (fragment_op(k, id)) return true;
+  return k.info_of(id).has(Sync | Convergent | AtomicOp | Waits | Fact | Report | HasRegions | Terminator | TileOp |
+                           TierOp);
 }
 
 namespace {

@@ -36,7 +36,7 @@ class Sinker {
   RegionId target(OpId id, RegionId r, std::size_t at) const {
     const auto& op = k_.op(id);
     if (!op.type.is_value() || op.region_count || op.code == Opcode::Result || op.code == Opcode::Param) return none;
-    if (!k_.info_of(id).pure() && !reads_immutable(k_, id)) return none;
+    if ((!k_.info_of(id).pure() && !reads_immutable(k_, id)) || fragment_op(k_, id)) return none;
     if (users_[id].empty()) return none;
     RegionId arm = none;
     for (const OpId user : users_[id]) {

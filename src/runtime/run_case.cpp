@@ -87,10 +87,7 @@ BoundCase::BoundCase(Backend& backend, const Case& c) : backend_(backend), case_
     std::vector<DType> given;
     for (const auto& a : step.args) {
       given.push_back(a.dtype);
-      if (a.scalar)
-        p.args.push_back({nullptr, 0, a.bits});
-      else
-        p.args.push_back({device_of(a), a.buffer.bytes, 0});
+      p.args.push_back(a.launch_arg(a.scalar ? nullptr : device_of(a)));
     }
     analysis::DeviceLimits limits;
     limits.max_threads_per_group = backend.info().max_threads_per_group;

@@ -82,7 +82,7 @@ StageRun run_stage(const CaseSource& source, u64 seed, const StageOfCase& stage)
     const auto& s = made.c->steps[i];
     std::vector<LaunchArg> args;
     for (const auto& a : s.args)
-      args.push_back(a.scalar ? LaunchArg{nullptr, 0, a.bits} : LaunchArg{a.buffer.data, a.buffer.bytes, 0});
+      args.push_back(a.launch_arg(a.buffer.data));
     const auto& g = s.grid.groups;
     const auto& t = s.grid.threads;
     auto result = exec::run(*stage.kernels[i], {{g.x, g.y, g.z}, {t.x, t.y, t.z}, s.grid.items}, args);

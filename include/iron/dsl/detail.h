@@ -4,6 +4,7 @@
 #include <concepts>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -36,7 +37,8 @@ Id constant_of(DType type, f64 value, Loc loc);
 Id constant_of(DType type, i64 value, bool is_unsigned, Loc loc);
 u64 text_imm(std::string_view text);
 
-Id slot_new(DType type, Loc loc);
+Id slot_new(ir::Type type, Loc loc);
+inline Id slot_new(DType type, Loc loc) { return slot_new(ir::Type::value(type), loc); }
 Id slot_load(Id slot, Loc loc);
 void slot_store(Id slot, Arg value, Loc loc);
 
@@ -54,6 +56,17 @@ struct BranchToken {
 BranchToken branch_open(Arg condition, Loc loc);
 bool branch_next(BranchToken& token);  ///< moves to the next visit; false when both arms are done
 bool branch_in_then(const BranchToken& token);
+/// Roles: one region each, in the order of the list. `next` moves to the next visit; false when all are recorded.
+struct RolesToken {
+  u32 depth = 0;
+  u32 role = 0;
+};
+RolesToken roles_open(std::span<const std::string> names, std::string_view text, Loc loc);
+bool roles_next(RolesToken& token);
+/// The name of the role that is being recorded; empty outside roles.
+std::string_view current_role(Loc loc);
+/// Adds to the immediate of an op that was recorded before: bytes that a barrier expects, as loads are recorded.
+void add_to_immediate(Id op, u64 amount);
 void left_early(u32 depth, std::string_view what, Loc loc);  ///< a host break or return left an open region
 bool region_open(u32 depth);
 void break_if(Arg condition, Loc loc);

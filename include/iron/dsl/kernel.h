@@ -9,6 +9,7 @@
 #include "ir/launch.h"
 #include "iron/dsl/control.h"
 #include "iron/dsl/fields.h"
+#include "iron/dsl/hopper/tensor_map.h"
 #include "iron/dsl/index.h"
 #include "iron/dsl/math.h"
 #include "iron/dsl/memory.h"
@@ -30,7 +31,10 @@ struct BoundArg {
   bool scalar = false;
   DType dtype = DType::none;
   BufferRef buffer;
-  u64 bits = 0;  ///< of a scalar
+  u64 bits = 0;        ///< of a scalar
+  TensorShape tensor;  ///< of a tensor, else rank 0
+
+  LaunchArg launch_arg(void* data) const { return {data, buffer.bytes, bits, tensor}; }
 };
 
 namespace detail {
@@ -41,7 +45,7 @@ class Recording {
   Recording(std::string name, Mode mode, Numerics numerics, bool width_generic, std::string spec, bool probe);
   ~Recording();
   Recording(const Recording&) = delete;
-  Id param(std::string_view name, ir::Type type, Access access, bool scalar);
+  Id param(std::string_view name, ir::Type type, Access access, bool scalar, bool tensor = false);
   void guard_items();  ///< elementwise bodies run only for threads below the item count
   std::shared_ptr<ir::Kernel> finish();
   struct State;  ///< the recorder's own
@@ -62,6 +66,10 @@ template <class F>
 inline constexpr bool is_scalar_field = false;
 template <class T>
 inline constexpr bool is_scalar_field<Scalar<T>> = true;
+template <class F>
+inline constexpr bool is_tensor_field = false;
+template <class T, Access access>
+inline constexpr bool is_tensor_field<TensorField<T, access>> = true;
 template <class F>
 inline constexpr bool is_optional_field = false;
 template <class B>
@@ -107,6 +115,8 @@ struct Unbound {
   operator F() const {  // NOLINT(google-explicit-constructor)
     if constexpr (is_buffer_field<F>)
       return F(BufferRef{});
+    else if constexpr (is_tensor_field<F>)
+      return F(BufferRef{}, {});
     else if constexpr (is_scalar_field<F>)
       return F(typename F::element{});
     else
@@ -167,7 +177,7 @@ std::string specialisation(const K& kernel) {
     const auto add = [&](std::string value) { spec += (spec.empty() ? "" : ",") + std::string(name) + "=" + value; };
     if constexpr (detail::is_optional_field<F>)
       add(field ? "present" : "absent");
-    else if constexpr (!detail::is_buffer_field<F> && !detail::is_scalar_field<F>)
+    else if constexpr (!detail::is_buffer_field<F> && !detail::is_tensor_field<F> && !detail::is_scalar_field<F>)
       add(detail::spec_text(field));
   });
   return spec;
@@ -187,6 +197,9 @@ std::shared_ptr<ir::Kernel> record(K kernel, std::string name, RecordOptions opt
     if constexpr (detail::is_buffer_field<F>)
       field.bind(recording.param(field_name, ir::Type::memory(ir::Space::global, dtype_of<typename F::element>),
                                  F::kind, false));
+    else if constexpr (detail::is_tensor_field<F>)
+      field.bind(recording.param(field_name, ir::Type::memory(ir::Space::global, dtype_of<typename F::element>),
+                                 F::kind, false, true));
     else if constexpr (detail::is_scalar_field<F>)
       field.bind(recording.param(field_name, ir::Type::value(dtype_of<typename F::element>), detail::Access::in, true));
   };
@@ -211,6 +224,9 @@ std::vector<BoundArg> arguments(const K& kernel) {
     a.name = name;
     if constexpr (detail::is_buffer_field<F>) {
       a.access = F::kind, a.dtype = dtype_of<typename F::element>, a.buffer = field.ref();
+      args.push_back(std::move(a));
+    } else if constexpr (detail::is_tensor_field<F>) {
+      a.access = F::kind, a.dtype = dtype_of<typename F::element>, a.buffer = field.ref(), a.tensor = field.shape();
       args.push_back(std::move(a));
     } else if constexpr (detail::is_scalar_field<F>) {
       a.scalar = true, a.dtype = dtype_of<typename F::element>, a.bits = detail::bits_of(field.value());

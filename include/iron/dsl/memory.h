@@ -7,6 +7,15 @@ namespace iron {
 
 enum class Swizzle : u8 { none, b32, b64, b128 };
 
+struct Shape {
+  u32 rows, cols;
+};
+class Slot;
+template <class T>
+class View;
+template <class T>
+class Peer;
+
 /// Threadgroup memory as a typed object: two of them cannot collide by name (D05). Lengths are host values; contents
 /// are undefined until stored (D32).
 template <class T>
@@ -20,9 +29,18 @@ class Shared {
   Shared(u32 rows, u32 cols, Swizzle swizzle = Swizzle::none, detail::Loc loc = detail::Loc::here())
       : length_(rows * cols),
         cols_(cols),
-        id_(detail::emit(detail::Opcode::SharedNew, loc, {}, u64{rows} * cols,
-                         ir::Type::shared2d(dtype_of<T>, static_cast<u16>(rows), static_cast<u16>(cols),
-                                            static_cast<ir::Swizzle>(swizzle)))) {}
+        type_(ir::Type::shared2d(dtype_of<T>, static_cast<u16>(rows), static_cast<u16>(cols),
+                                 static_cast<ir::Swizzle>(swizzle))),
+        id_(detail::emit(detail::Opcode::SharedNew, loc, {}, u64{rows} * cols, type_)) {}
+  /// `slots` matrices of one shape, one after another, each laid out as tensor copies and warpgroup products want it.
+  Shared(u32 slots, Shape shape, Swizzle swizzle, detail::Loc loc = detail::Loc::here())
+      : length_(slots * shape.rows * shape.cols), cols_(shape.cols) {
+    if (slots == 0 || shape.rows == 0 || shape.cols == 0 || shape.rows > 0xffff || shape.cols > 0xffff)
+      detail::refuse("D16", "threadgroup memory without elements", loc, "give slots, rows and columns of at least 1");
+    type_ = ir::Type::shared2d(dtype_of<T>, static_cast<u16>(shape.rows), static_cast<u16>(shape.cols),
+                               static_cast<ir::Swizzle>(swizzle));
+    id_ = detail::emit(detail::Opcode::SharedNew, loc, {}, length_, type_);
+  }
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
@@ -48,7 +66,13 @@ class Shared {
     const detail::Id start = detail::emit(detail::Opcode::Mul, row.loc, {row.arg, {width}});
     return Elem<T>(id_, {detail::emit(detail::Opcode::Add, row.loc, {{start}, col.arg})}, row.loc);
   }
+  /// A slot, as copies and products take it (include iron/hopper.h).
+  View<T> operator[](const Slot& slot) const;
+  View<T> slot(Use<Index> slot) const;
+  /// The same memory in another threadgroup of the cluster.
+  Peer<T> peer(Use<Index> rank) const;
   u32 length() const { return length_; }
+  ir::Type type() const { return type_; }
   u32 cols() const { return cols_; }
   detail::Id memory() const { return id_; }
 
@@ -57,6 +81,7 @@ class Shared {
   template <class U>
   friend class Shared;
   u32 length_ = 0, cols_ = 0;
+  ir::Type type_;
   detail::Id id_ = detail::no_id;
 };
 

@@ -127,7 +127,7 @@ class Device {
     for (const auto& a : arguments(kernel)) {
       if (!a.scalar && !a.buffer.on_device && a.buffer.bytes)
         throw Error("D25", "buffer " + a.name + " holds host memory", "upload it: device.buffer(values)");
-      args.push_back(a.scalar ? LaunchArg{nullptr, 0, a.bits} : LaunchArg{a.buffer.data, a.buffer.bytes, 0});
+      args.push_back(a.launch_arg(a.buffer.data));
     }
   }
   static LaunchGeometry geometry_of(const Grid& g) {

@@ -26,6 +26,11 @@ constexpr Table make_shared_table() {
   statements(loop, {For});
   statements(branch, {If}, true);
   refuse("roles need the tier that has warpgroups (capability roles)", {Roles});
+  refuse("ops of the Hopper tier need the tier (capabilities roles, tma, wgmma, mbarrier)",
+         {RoleIndex,  RoleBarrier, ClusterRank, ClusterSync, PeerLoad, SharedView,  TmaLoad,  TmaStore,
+          Reclaim,    PipeNew,     PipeAcquire, PipeExpect,  PipeWait, PipeRelease, AccNew,   AccMma,
+          AccSettle,  AccValue,    AccSet,      AccScale,    AccClear, FragRow,     FragCol,  FragSplat,
+          FragSpread, FragCols,    FragFold,    FragPut,     TurnNew,  TurnEnter,   TurnLeave});
   refuse("slots are promoted to values before emission", {SlotNew, SlotLoad, SlotStore});
   refuse("calls are inlined before emission", {Call});
 
