@@ -3,6 +3,7 @@
 
 #include "analysis/uniformity.h"
 #include "analysis/verify_effects.h"
+#include "analysis/verify_tier.h"
 #include "ir/verify.h"
 
 namespace iron::analysis {
@@ -12,6 +13,7 @@ std::vector<Diagnostic> verify(const ir::Kernel& k, std::string_view after_pass)
   if (!found.empty()) return found;
   found = verify_convergence(k, after_pass);
   for (auto& d : verify_effects(k, after_pass)) found.push_back(std::move(d));
+  for (auto& d : verify_tier(k, after_pass)) found.push_back(std::move(d));
   return found;
 }
 
