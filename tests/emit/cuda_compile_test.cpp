@@ -40,6 +40,10 @@ TEST(OpMatrix, CoversEveryOpThatEmissionTakes) {
     const auto code = static_cast<ir::Opcode>(i);
     const auto& row = emit::cuda_dialect().table()[code];
     if (row.refused || code == ir::Opcode::Arg) continue;
+    const auto& info = ir::info(code);  // tier_compile_test.cpp has the Hopper tier's
+    if (info.has(ir::TierOp) || info.rule == ir::TypeRule::Tier || code == ir::Opcode::Roles ||
+        code == ir::Opcode::ClusterRank)
+      continue;
     EXPECT_TRUE(covered.count(code)) << ir::info(code).text << " has a row but no case";
   }
 }

@@ -10,7 +10,6 @@ namespace iron::emit {
 using ir::Opcode;
 using ir::OpId;
 
-namespace {
 bool mentions(const std::string& text, const std::string& name) {
   const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
@@ -19,7 +18,6 @@ bool mentions(const std::string& text, const std::string& name) {
   }
   return false;
 }
-}  // namespace
 
 // All values are read before any variable is set: an assignment whose value names a variable set earlier goes through a
 // constant.
@@ -32,7 +30,8 @@ void Emitter::assign(OpId yield, const std::vector<std::vector<std::string>>& ta
   for (u32 i = 0; i < targets.size(); ++i)
     for (u32 lane = 0; lane < targets[i].size(); ++lane) {
       const auto& from = arg(yield, i, lane).text;
-      if (from != targets[i][lane]) moves.push_back({targets[i][lane], from, type_name(k_.type(k_.operand(yield, i)))});
+      if (from != targets[i][lane])
+        moves.push_back({targets[i][lane], from, register_type(k_.type(k_.operand(yield, i)))});
     }
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const bool overwritten = std::any_of(moves.begin(), moves.begin() + static_cast<std::ptrdiff_t>(i),
@@ -56,10 +55,10 @@ void Emitter::emit_for(OpId id) {
   for (u32 i = 0; i < results.size(); ++i) {
     auto& names = variables.emplace_back();
     std::vector<Expr> lanes;
-    for (u32 lane = 0; lane < k_.type(results[i]).lanes; ++lane) {
+    for (u32 lane = 0; lane < registers(k_.type(results[i])); ++lane) {
       names.push_back(fresh("acc"));
       lanes.push_back(raw(names.back()));
-      line(id, fmt::format("{} {} = {};", type_name(k_.type(results[i])), names.back(), arg(id, 3 + i, lane).text));
+      line(id, fmt::format("{} {} = {};", register_type(k_.type(results[i])), names.back(), arg(id, 3 + i, lane).text));
     }
     values_[results[i]] = lanes;
     values_[args[i + 1]] = lanes;
@@ -107,6 +106,7 @@ void Emitter::emit_for(OpId id) {
   const auto shown_after = shown_;
   shown_ = shown_before;
   if (inner.empty()) return;
+  if (keep_loops_ && !(options_.leave_out & no_unroll_1)) line(d_.keep_loop_pragma());
   line(id, head);
   out_ += inner;
   line("}");
@@ -119,10 +119,10 @@ void Emitter::emit_if(OpId id) {
   for (const OpId r : results) {
     auto& names = variables.emplace_back();
     std::vector<Expr> lanes;
-    for (u32 lane = 0; lane < k_.type(r).lanes; ++lane) {
+    for (u32 lane = 0; lane < registers(k_.type(r)); ++lane) {
       names.push_back(fresh("either"));
       lanes.push_back(raw(names.back()));
-      line(id, fmt::format("{} {};", type_name(k_.type(r)), names.back()));
+      line(id, fmt::format("{} {};", register_type(k_.type(r)), names.back()));
     }
     values_[r] = lanes;
   }

@@ -6,9 +6,11 @@
 
 namespace iron::emit {
 
+struct Source;
+
 /// How a kernel's parameters arrive, in order; the launch fills them by this list.
 struct ArgSlot {
-  enum Kind : u8 { pointer, scalar, length, items } kind = pointer;
+  enum Kind : u8 { pointer, scalar, length, items, tensor } kind = pointer;
   u32 param = 0;  ///< index into the kernel's parameters; unused for items
   bool operator==(const ArgSlot&) const = default;
 };
@@ -36,6 +38,12 @@ class Dialect {
   virtual std::string barrier() const = 0;
   virtual std::string simd_barrier() const = 0;
   virtual std::string unroll_pragma() const = 0;
+  /// In front of a loop that must stay one.
+  virtual std::string keep_loop_pragma() const { return {}; }
+  /// Hooks of the Hopper tier: where a region begins, where the kernel's body ends, and ops on packed fragments.
+  virtual void enter_region(Emitter&, ir::RegionId) const {}
+  virtual void leave_kernel(Emitter&) const {}
+  virtual void packed_op(Emitter& e, ir::OpId id) const;
   /// A declaration of threadgroup memory in the kernel's body: fixed, or one block whose size the launch gives.
   virtual std::string shared_array(std::string_view type, std::string_view name, u64 count, u32 align) const = 0;
   virtual std::string shared_block(std::string_view name) const = 0;

@@ -16,15 +16,16 @@ using ir::OpId;
 namespace {
 // Words that a parameter's name may not take.
 constexpr std::string_view reserved[] = {
-    "alignas",  "asm",         "auto",     "bool",     "break",  "case",     "char",     "class",     "const",
-    "continue", "default",     "delete",   "do",       "double", "else",     "enum",     "extern",    "false",
-    "float",    "for",         "goto",     "if",       "inline", "int",      "long",     "namespace", "new",
-    "operator", "private",     "public",   "register", "return", "short",    "signed",   "sizeof",    "static",
-    "struct",   "switch",      "template", "this",     "true",   "typedef",  "typename", "union",     "unsigned",
-    "using",    "void",        "volatile", "while",    "device", "constant", "kernel",   "thread",    "threadgroup",
-    "half",     "max",         "min",      "i8",       "u8",     "i16",      "u16",      "i32",       "u32",
-    "i64",      "u64",         "f16",      "bf16",     "f32",    "f64",      "index_t",  "items",     "Vec",
-    "partials", "shared_block"};
+    "alignas",  "asm",          "auto",      "bool",      "break",    "case",        "char",     "class",
+    "const",    "continue",     "default",   "delete",    "do",       "double",      "else",     "enum",
+    "extern",   "false",        "float",     "for",       "goto",     "if",          "inline",   "int",
+    "long",     "namespace",    "new",       "operator",  "private",  "public",      "register", "return",
+    "short",    "signed",       "sizeof",    "static",    "struct",   "switch",      "template", "this",
+    "true",     "typedef",      "typename",  "union",     "unsigned", "using",       "void",     "volatile",
+    "while",    "device",       "constant",  "kernel",    "thread",   "threadgroup", "half",     "max",
+    "min",      "i8",           "u8",        "i16",       "u16",      "i32",         "u32",      "i64",
+    "u64",      "f16",          "bf16",      "f32",       "f64",      "index_t",     "items",    "Vec",
+    "partials", "shared_block", "shared_at", "warpgroup", "TensorMap"};
 
 std::string identifier(std::string_view name) {
   std::string out;
@@ -177,7 +178,7 @@ Expr Emitter::name(OpId at, std::string_view type, std::string_view hint, const 
 
 void Emitter::define(OpId id, std::string_view hint, const std::vector<Expr>& lanes) {
   std::vector<Expr> named;
-  for (const auto& e : lanes) named.push_back(name(id, type_name(k_.type(id)), hint, e));
+  for (const auto& e : lanes) named.push_back(name(id, register_type(k_.type(id)), hint, e));
   set(id, std::move(named));
 }
 
@@ -337,16 +338,21 @@ void Emitter::lanes(OpId id, const Row& row) {
   define(id, hint_of(k_.op(id).code), out);
 }
 
+void Dialect::packed_op(Emitter& e, ir::OpId id) const { e.refuse(id, "16-bit fragments need the Hopper tier"); }
+
 void Emitter::op(OpId id) {
   const auto& o = k_.op(id);
   const Row& row = d_.table()[o.code];
   if (row.refused) refuse(id, row.refused);
   if (!live_[id]) return;
+  if (row.lane && (packed(o.type) || (o.operand_count > 0 && packed(k_.type(k_.operand(id, 0))))))
+    return d_.packed_op(*this, id);
   if (row.statement) return row.statement(*this, id);
   lanes(id, row);
 }
 
 void Emitter::region(ir::RegionId r) {
+  d_.enter_region(*this, r);
   for (const OpId id : k_.region(r).ops) op(id);
 }
 
@@ -359,7 +365,7 @@ void Emitter::check_launchable() const {
   k_.walk([&](OpId id) {
     const auto& info = k_.info_of(id);
     const bool simd = info.has(ir::Convergent) && id != ir::none && k_.op(id).code != Opcode::Barrier;
-    if (!simd) return;
+    if (!simd || info.has(ir::TierOp)) return;
     Diagnostic d;
     d.code = "D02", d.kernel = k_.name;
     d.message = fmt::format("{} needs whole simdgroups, the threadgroup has {} threads", info.text, n);
@@ -369,20 +375,52 @@ void Emitter::check_launchable() const {
   });
 }
 
-std::string Emitter::shared_declarations(Source& out) const {
+std::string Emitter::address(const std::string& shared_array) {
+  for (auto& s : shared_)
+    if (s.name == shared_array) {
+      s.addressed = addressed_ = true;
+      need("shared_address");
+      taken_.insert(s.name + "_at");
+      return s.name + "_at";
+    }
+  throw Error("EMIT00", fmt::format("{} is no threadgroup memory", shared_array));
+}
+
+std::vector<std::string> Emitter::fresh_names(std::string_view hint, u32 count) {
+  const std::string base = fresh(hint);
+  std::vector<std::string> names;
+  for (u32 i = 0; i < count; ++i) {
+    names.push_back(base + (std::isdigit(static_cast<unsigned char>(base.back())) ? "_" : "") + std::to_string(i));
+    taken_.insert(names.back());
+  }
+  return names;
+}
+
+std::string Emitter::shared_declarations(Source& out, const std::string& body) {
   std::string text;
   u64 total = 0;
   for (const auto& s : shared_) total = (total + s.align - 1) / s.align * s.align + s.bytes;
-  if (total <= options_.static_shared_limit) {
+  if (total <= options_.static_shared_limit && !addressed_) {
     for (const auto& s : shared_) text += "  " + d_.shared_array(s.type, s.name, s.count, s.align) + "\n";
     out.static_shared_bytes = total;
     return text;
   }
+  if (addressed_) {  // large alignments first: no gaps
+    std::vector<SharedArray> ordered;
+    for (const auto& s : shared_)
+      ordered.insert(std::upper_bound(ordered.begin(), ordered.end(), s,
+                                      [](const auto& x, const auto& y) { return x.align > y.align; }),
+                     s);
+    shared_ = std::move(ordered);
+  }
   text += "  " + d_.shared_block("shared_block") + "\n";
+  if (addressed_) text += "  const u32 shared_at = shared_address(shared_block);\n";
   u64 at = 0;
   for (const auto& s : shared_) {
     at = (at + s.align - 1) / s.align * s.align;
-    text += fmt::format("  {0}* const {1} = ({0}*)(shared_block + {2});\n", s.type, s.name, at);
+    if (!addressed_ || mentions(body, s.name))
+      text += fmt::format("  {0}* const {1} = ({0}*)(shared_block + {2});\n", s.type, s.name, at);
+    if (s.addressed) text += fmt::format("  const u32 {}_at = shared_at + {}u;\n", s.name, at);
     at += s.bytes;
   }
   out.dynamic_shared_bytes = at;
@@ -402,20 +440,28 @@ Source Emitter::run() {
     if (t == DType::f16) need("f16");
     if (t == DType::bf16) need("bf16");
   };
-  for (const auto& p : k_.params) declare(p.elem);
+  for (const auto& p : k_.params) {
+    declare(p.elem);
+    if (p.tensor) need("TensorMap");
+  }
   k_.walk([&](OpId id) { declare(k_.type(id).elem); });
-  const std::string body = capture([&] { region(k_.body()); });
+  const std::string body = capture([&] {
+    region(k_.body());
+    d_.leave_kernel(*this);
+  });
   if (body.empty()) throw Error("D04", fmt::format("kernel {} does nothing", k_.name), "store a result");
 
   Source out;
   out.entry = entry_;
   for (u32 i = 0; i < k_.params.size(); ++i) {
-    out.args.push_back({k_.params[i].is_buffer() ? ArgSlot::pointer : ArgSlot::scalar, i});
+    const auto& p = k_.params[i];
+    out.args.push_back({p.tensor ? ArgSlot::tensor : p.is_buffer() ? ArgSlot::pointer : ArgSlot::scalar, i});
     if (lengths_.count(i)) out.args.push_back({ArgSlot::length, i});
   }
   if (items_) out.args.push_back({ArgSlot::items, 0});
-  const std::string declarations = shared_declarations(out);
+  const std::string declarations = shared_declarations(out, body);
   const std::string signature = d_.signature(*this, out.args);
+  out.boxes = ir::tensor_boxes(k_), out.cluster = ir::cluster_size(k_), out.tier = ir::uses_tier(k_);
   out.text = d_.preamble(options_.index_is_32);
   for (const auto& h : helper_texts_) out.text += h + "\n";
   std::string first;

@@ -55,6 +55,8 @@ inline Expr subscript(const Expr& a, const Expr& i) {
 inline Expr member(const Expr& a, std::string_view name) {
   return {inside(a, Prec::primary, true) + "." + std::string(name), Prec::primary, false};
 }
+/// The name stands in the text as a whole word.
+bool mentions(const std::string& text, const std::string& name);
 inline Expr raw(std::string text) { return {std::move(text), Prec::primary, false}; }
 
 }  // namespace iron::emit

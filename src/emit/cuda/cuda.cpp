@@ -5,6 +5,7 @@
 
 #include "emit/c_like/shared_table.h"
 #include "emit/cuda/rows.h"
+#include "emit/cuda/tier.h"
 #include "target/requirement.h"
 
 namespace iron::emit {
@@ -23,6 +24,24 @@ constexpr Table make_cuda_table() {
   t[Prefetch] = statement_row(cuda::prefetch, true);
   t[Check] = statement_row(cuda::check, true);
   t[Print] = statement_row(cuda::print, true);
+  t[Roles] = statement_row(cuda::roles), t[RoleIndex] = statement_row(cuda::role_index);
+  t[RoleBarrier] = statement_row(cuda::role_barrier), t[ClusterRank] = statement_row(cuda::cluster_rank);
+  t[ClusterSync] = statement_row(cuda::cluster_sync), t[PeerLoad] = statement_row(cuda::peer_load);
+  t[SharedView] = statement_row(cuda::shared_view, true);
+  t[PipeNew] = statement_row(cuda::pipe_new), t[PipeAcquire] = statement_row(cuda::pipe_acquire);
+  t[PipeExpect] = statement_row(cuda::pipe_expect), t[PipeWait] = statement_row(cuda::pipe_wait);
+  t[PipeRelease] = statement_row(cuda::pipe_release), t[TmaLoad] = statement_row(cuda::tma_load);
+  t[TmaStore] = statement_row(cuda::tma_store), t[Reclaim] = statement_row(cuda::reclaim);
+  t[TurnNew] = statement_row(cuda::turn_new), t[TurnEnter] = statement_row(cuda::turn_enter);
+  t[TurnLeave] = statement_row(cuda::turn_leave);
+  t[AccNew] = statement_row(rows::nothing), t[AccMma] = statement_row(cuda::acc_mma, true);
+  t[AccSettle] = statement_row(cuda::acc_settle), t[AccValue] = statement_row(cuda::acc_value);
+  t[AccSet] = statement_row(cuda::acc_set, true), t[AccScale] = statement_row(cuda::acc_scale);
+  t[AccClear] = statement_row(cuda::acc_clear);
+  t[FragRow] = statement_row(cuda::frag_place), t[FragCol] = statement_row(cuda::frag_place);
+  t[FragSplat] = statement_row(cuda::frag_splat), t[FragSpread] = statement_row(cuda::frag_spread);
+  t[FragCols] = statement_row(cuda::frag_cols), t[FragFold] = statement_row(cuda::frag_fold, true);
+  t[FragPut] = statement_row(cuda::frag_put);
   return t;
 }
 constexpr Table cuda_table = make_cuda_table();
@@ -32,7 +51,14 @@ class Cuda final : public Dialect {
  public:
   std::string_view name() const override { return "cuda"; }
   const Table& table() const override { return cuda_table; }
-  std::span<const Helper> helpers() const override { return cuda::helpers(); }
+  std::span<const Helper> helpers() const override {
+    static const auto* const all = [] {
+      auto* list = new std::vector<Helper>(cuda::helpers().begin(), cuda::helpers().end());
+      list->insert(list->end(), cuda::tier_helpers().begin(), cuda::tier_helpers().end());
+      return list;
+    }();
+    return *all;
+  }
   std::string_view function_words() const override { return "__device__ __forceinline__"; }
 
   std::string_view type_name(DType type) const override {
@@ -73,9 +99,17 @@ class Cuda final : public Dialect {
         case ArgSlot::items:
           list += "index_t items";
           break;
+        case ArgSlot::tensor:
+          list += fmt::format("const __grid_constant__ TensorMap {}", e.param_name(a.param));
+          break;
       }
     }
-    return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}) {{", e.threads(), e.entry(), list);
+    // One threadgroup a multiprocessor: else ptxas does not fix the registers that roles share out (rule 9).
+    const bool roles = ir::find_roles(e.kernel()) != ir::none;
+    const u32 cluster = ir::cluster_size(e.kernel());
+    return fmt::format("extern \"C\" __global__ void {}__launch_bounds__({}{}) {}({}) {{",
+                       cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", cluster) : "", e.threads(),
+                       roles ? ", 1" : "", e.entry(), list);
   }
 
   std::string thread_pos(int axis) const override { return fmt::format("threadIdx.{}", "xyz"[axis]); }
@@ -87,6 +121,10 @@ class Cuda final : public Dialect {
   std::string barrier() const override { return "__syncthreads();"; }
   std::string simd_barrier() const override { return "__syncwarp();"; }
   std::string unroll_pragma() const override { return "#pragma unroll"; }
+  std::string keep_loop_pragma() const override { return "#pragma unroll 1"; }
+  void enter_region(Emitter& e, ir::RegionId r) const override { cuda::enter_region(e, r); }
+  void leave_kernel(Emitter& e) const override { cuda::leave_kernel(e); }
+  void packed_op(Emitter& e, ir::OpId id) const override { cuda::packed_op(e, id); }
   std::string shared_array(std::string_view type, std::string_view array, u64 count, u32 align) const override {
     return fmt::format("__shared__ alignas({}) {} {}[{}];", align, type, array, count);
   }
@@ -106,7 +144,9 @@ Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profil
   if (auto lacking = target::fit(optimised, profile); !lacking.empty()) throw Error(std::move(lacking));
   EmitOptions o;
   o.threads = threads;
-  o.index_is_32 = options.index_is_32;
+  // Coordinates of tensors have 32 bits: so have the subscripts of kernels that copy tensors. The launch checks them.
+  o.index_is_32 = options.index_is_32 || ir::uses_tier(optimised);
+  o.leave_out = options.leave_out;
   o.static_shared_limit = profile.static_shared_bytes;
   o.await_predecessor = options.dependent_launch && profile.atoms.has(target::Atom::dependent_launch);
   return Emitter(optimised, cuda_dialect(), o).run();

@@ -107,7 +107,7 @@ $fn u16 bits_of(bf16 a) { return a.bits; })"},
 
     {"fast_exp2_f32", "", R"($fn f32 fast_exp2_f32(f32 a) {
   f32 out;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(out) : "f"(a));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(a));
   return out;
 })"},
     {"fast_exp_f32", "fast_exp2_f32", "$fn f32 fast_exp_f32(f32 a) { return fast_exp2_f32(a * 1.44269504f); }"},

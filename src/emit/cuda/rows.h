@@ -18,4 +18,41 @@ void prefetch(Emitter&, ir::OpId);
 void check(Emitter&, ir::OpId);
 void print(Emitter&, ir::OpId);
 
+// tier.cpp
+void roles(Emitter&, ir::OpId);
+void leave_kernel(Emitter&);
+void role_index(Emitter&, ir::OpId);
+void role_barrier(Emitter&, ir::OpId);
+void cluster_rank(Emitter&, ir::OpId);
+void cluster_sync(Emitter&, ir::OpId);
+void peer_load(Emitter&, ir::OpId);
+void shared_view(Emitter&, ir::OpId);
+void pipe_new(Emitter&, ir::OpId);
+void pipe_acquire(Emitter&, ir::OpId);
+void pipe_expect(Emitter&, ir::OpId);
+void pipe_wait(Emitter&, ir::OpId);
+void pipe_release(Emitter&, ir::OpId);
+void tma_load(Emitter&, ir::OpId);
+void tma_store(Emitter&, ir::OpId);
+void reclaim(Emitter&, ir::OpId);
+void turn_new(Emitter&, ir::OpId);
+void turn_enter(Emitter&, ir::OpId);
+void turn_leave(Emitter&, ir::OpId);
+
+// tier_products.cpp
+void enter_region(Emitter&, ir::RegionId);
+void acc_mma(Emitter&, ir::OpId);
+void acc_settle(Emitter&, ir::OpId);
+void acc_value(Emitter&, ir::OpId);
+void acc_set(Emitter&, ir::OpId);
+void acc_scale(Emitter&, ir::OpId);
+void acc_clear(Emitter&, ir::OpId);
+void frag_place(Emitter&, ir::OpId);
+void frag_splat(Emitter&, ir::OpId);
+void frag_spread(Emitter&, ir::OpId);
+void frag_cols(Emitter&, ir::OpId);
+void frag_fold(Emitter&, ir::OpId);
+void frag_put(Emitter&, ir::OpId);
+void packed_op(Emitter&, ir::OpId);
+
 }  // namespace iron::emit::cuda

@@ -27,6 +27,20 @@ PtxasReport ptxas_report(const std::string& log) {
   return r;
 }
 
+std::vector<std::string> tier_findings(const std::string& log) {
+  std::vector<std::string> found;
+  const auto r = ptxas_report(log);
+  if (r.spill_store_bytes > 0 || r.spill_load_bytes > 0)
+    found.push_back(
+        fmt::format("registers spill: {} bytes stored, {} loaded", r.spill_store_bytes, r.spill_load_bytes));
+  if (r.stack_bytes > 0) found.push_back(fmt::format("a stack frame of {} bytes", r.stack_bytes));
+  for (std::size_t at = log.find("(C75"); at != std::string::npos; at = log.find("(C75", at + 1)) {
+    const auto start = log.rfind('\n', at) + 1;  // npos + 1 is 0
+    found.push_back(log.substr(start, log.find('\n', at) - start));
+  }
+  return found;
+}
+
 CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch, const DiskCache* cache,
                              const emit::CudaOptions& options) {
   CompiledKernel out;
@@ -45,6 +59,10 @@ CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::str
       return out;
     }
   out.binary = nvrtc.compile(out.source.text, out.source.entry + ".cu", std::string(arch), flags);
+  if (out.source.tier)
+    if (const auto found = tier_findings(out.binary.log); !found.empty())
+      throw Error("CUDA04", fmt::format("kernel {} is not what its emission promises: {}", optimised.name, found[0]),
+                  "keep registers of accumulators and fragments within the role's budget");
   if (cache) cache->write(hash, out.binary);
   return out;
 }

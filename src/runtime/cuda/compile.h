@@ -18,6 +18,10 @@ struct PtxasReport {
 };
 PtxasReport ptxas_report(const std::string& log);
 
+/// What a kernel of the Hopper tier must not have: spills, a stack frame, products that ptxas serialises or role
+/// budgets that it ignores (its C75xx messages). One sentence each.
+std::vector<std::string> tier_findings(const std::string& log);
+
 /// NVRTC options of a numerics policy. Contraction is off in every policy: fma is an op.
 std::vector<std::string> nvrtc_options();
 

@@ -99,6 +99,8 @@ struct Driver {
   F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, std::size_t, CUstream))              \
   F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, std::size_t, CUstream))                    \
   F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, std::size_t, CUstream))                   \
+  F(TensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                          \
+    (void*, int, unsigned, void*, const u64*, const u64*, const u32*, const u32*, int, int, int, int))       \
   F(LaunchKernelEx, "cuLaunchKernelEx", (const LaunchConfig*, CUfunction, void**, void**))
 
 #define F(name, symbol, parameters) CUresult(*name) parameters = nullptr;

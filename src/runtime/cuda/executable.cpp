@@ -34,7 +34,7 @@ std::string disassemble(const std::vector<char>& cubin) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(const Driver& d, const ir::Kernel& k, Dim3 threads, CompiledKernel compiled)
-    : driver_(d), kernel_(k), threads_(threads), compiled_(std::move(compiled)) {
+    : driver_(d), kernel_(k), threads_(threads), compiled_(std::move(compiled)), maps_(d) {
   d.check(d.ModuleLoadData(&module_, compiled_.binary.cubin.data()), fmt::format("loading kernel {}", k.name));
   d.check(d.ModuleGetFunction(&function_, module_, compiled_.source.entry.c_str()),
           fmt::format("finding kernel {}", k.name));
@@ -90,10 +90,39 @@ Arguments::Arguments(const CudaExecutable& exe, const LaunchGeometry& geometry, 
       case emit::ArgSlot::items:
         values_.push_back(geometry.items);
         break;
+      case emit::ArgSlot::tensor:
+        values_.push_back(0);  // its map follows below
+        break;
     }
   }
+  check_tier(exe, geometry, args);
   // Little-endian: a narrower parameter is the value's first bytes.
   for (auto& v : values_) pointers_.push_back(&v);
+  const auto& source = exe.source();
+  maps_.reserve(source.boxes.size());
+  for (std::size_t i = 0; i < source.args.size(); ++i) {
+    if (source.args[i].kind != emit::ArgSlot::tensor) continue;
+    const u32 param = source.args[i].param;
+    for (const auto& box : source.boxes)
+      if (box.param == param) maps_.push_back(exe.tensor_map(box, args[param]));
+    pointers_[i] = &maps_.back();
+  }
+}
+
+// What the Hopper tier asks of a launch beside the contract: whole clusters, and subscripts of 32 bits.
+void Arguments::check_tier(const CudaExecutable& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args) {
+  const auto& source = exe.source();
+  if (!source.tier) return;
+  const auto& k = exe.kernel();
+  if (geometry.groups.x % source.cluster != 0)
+    throw Error("D02",
+                fmt::format("kernel {} runs in clusters of {} threadgroups, the grid has {}", k.name, source.cluster,
+                            geometry.groups.x),
+                "launch a multiple of the cluster along x");
+  for (std::size_t i = 0; i < k.params.size(); ++i)
+    if (k.params[i].kind == ir::ParamKind::scalar && is_int(k.params[i].elem) && args[i].scalar > 0x7fffffffu)
+      throw Error("D26", fmt::format("scalar {} of kernel {} is {}", k.params[i].name, k.name, args[i].scalar),
+                  "kernels that copy tensors count in 32 bits: use values below 2^31");
 }
 
 }  // namespace iron::runtime::cuda

@@ -6,6 +6,7 @@
 #include "runtime/backend.h"
 #include "runtime/cuda/compile.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/tensor_map.h"
 
 namespace iron::runtime::cuda {
 
@@ -25,12 +26,16 @@ class CudaExecutable final : public Executable {
   Dim3 threads() const { return threads_; }
   const emit::Source& source() const { return compiled_.source; }
   bool from_cache() const { return compiled_.from_cache; }
+  EncodedMap tensor_map(const ir::TensorBox& box, const LaunchArg& arg) const {
+    return maps_.get(box, arg, kernel_.params[box.param].name);
+  }
 
  private:
   const Driver& driver_;
   ir::Kernel kernel_;
   Dim3 threads_;
   CompiledKernel compiled_;
+  mutable TensorMaps maps_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
 };
@@ -45,7 +50,9 @@ class Arguments {
   void** data() { return pointers_.data(); }
 
  private:
+  static void check_tier(const CudaExecutable& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args);
   std::vector<u64> values_;
+  std::vector<EncodedMap> maps_;
   std::vector<void*> pointers_;
 };
 
