@@ -79,11 +79,9 @@ Val expansion(Opcode code, Val a, Val b) {
 // Their rare branch is taken element by element, so vectors are expanded element by element as well.
 bool branches(Opcode code) { return code == Opcode::Sin || code == Opcode::Cos || code == Opcode::Tan; }
 
-[[noreturn]] void refuse_f64(const ir::Kernel& k, OpId id) {
+[[noreturn]] void refuse(const ir::Kernel& k, OpId id, std::string_view code, std::string message, std::string fix) {
   Diagnostic d;
-  d.code = "MATH0001";
-  d.message = fmt::format("{} has no f64 form", k.info_of(id).text);
-  d.fix = "cast the operands to f32 and the result back, or write the f64 form with base ops";
+  d.code = code, d.message = std::move(message), d.fix = std::move(fix);
   d.file = k.location(id).file;
   d.line = k.location(id).line;
   d.kernel = k.name;
@@ -94,7 +92,9 @@ bool branches(Opcode code) { return code == Opcode::Sin || code == Opcode::Cos |
 OpId expand(ir::Kernel& k, OpId id) {
   const ir::Op op = k.op(id);  // a copy: the arena grows below
   const std::vector<OpId> operands(k.operands(id).begin(), k.operands(id).end());
-  if (op.type.elem == DType::f64) refuse_f64(k, id);
+  if (op.type.elem == DType::f64)
+    refuse(k, id, "MATH0001", fmt::format("{} has no f64 form", k.info_of(id).text),
+           "cast the operands to f32 and the result back, or write the f64 form with base ops");
   ir::Builder b(k);
   b.set_point_before(id);
   b.set_location(op.loc);
@@ -102,18 +102,21 @@ OpId expand(ir::Kernel& k, OpId id) {
   const bool narrow = op.type.elem != DType::f32;
   std::vector<OpId> wide;
   for (const OpId v : operands) wide.push_back(narrow ? b.cast(f32_type, v) : v);
-  const auto one = [&](u8 lanes, const std::vector<OpId>& values) {
-    math::Emit e(b, lanes);
+  const auto one = [&](ir::Type shape, const std::vector<OpId>& values) {
+    math::Emit e(b, shape);
     return expansion(op.code, e.wrap(values[0]), e.wrap(values.back())).id;
   };
   OpId y;
+  if (branches(op.code) && (op.type.is_frag() || op.type.is_row_values()))
+    refuse(k, id, "MATH0003", fmt::format("{} has no form for fragments", k.info_of(id).text),
+           "compute it before the fragment is made, or write the form with base ops");
   if (op.type.lanes > 1 && branches(op.code)) {
     std::vector<OpId> elements;
     for (u8 lane = 0; lane < op.type.lanes; ++lane)
-      elements.push_back(one(1, {b.op(Opcode::VecExtract, {wide[0]}, lane)}));
+      elements.push_back(one(ir::Type::value(DType::f32), {b.op(Opcode::VecExtract, {wide[0]}, lane)}));
     y = b.op(Opcode::VecMake, std::span<const OpId>(elements));
   } else {
-    y = one(op.type.lanes, wide);
+    y = one(f32_type, wide);
   }
   return narrow ? b.cast(op.type, y) : y;
 }

@@ -281,8 +281,7 @@ OpId build_term(Builder& build, const Term& t, const Bindings& bound, Type type)
     case Term::Constant:
       return bound.at(t.name);
     case Term::Literal:
-      if (is_bool_literal(t.literal))
-        return build.constant(Type::value(DType::boolean, type.lanes), t.literal == "true");
+      if (is_bool_literal(t.literal)) return build.constant(type.with_elem(DType::boolean), t.literal == "true");
       return build.constant(type, literal_bits(t.literal, type.elem));
     case Term::Apply:
       break;

@@ -7,7 +7,7 @@ namespace iron::passes::math {
 
 Val Emit::constant(DType elem, u64 bits) {
   const auto [it, fresh] = constants_.try_emplace({elem, bits}, ir::none);
-  if (fresh) it->second = b_.constant(ir::Type::value(elem, lanes_), bits);
+  if (fresh) it->second = b_.constant(shape_.with_elem(elem), bits);
   return wrap(it->second);
 }
 
@@ -19,7 +19,7 @@ Val Emit::op(ir::Opcode code, std::initializer_list<Val> operands) {
 }
 
 Val Emit::convert(ir::Opcode code, DType elem, Val a) {
-  return wrap(b_.op(code, ir::Type::value(elem, lanes_), {a.id}));
+  return wrap(b_.op(code, shape_.with_elem(elem), {a.id}));
 }
 
 }  // namespace iron::passes::math

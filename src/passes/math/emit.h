@@ -20,10 +20,10 @@ struct Val {
   ir::OpId id = ir::none;
 };
 
-/// Emits f32 expansions for values of one lane count. Constants are made once a region.
+/// Emits f32 expansions for values of one shape: scalars, vectors, or fragments. Constants are made once a region.
 class Emit {
  public:
-  Emit(ir::Builder& builder, u8 lanes) : b_(builder), lanes_(lanes) {}
+  Emit(ir::Builder& builder, ir::Type shape) : b_(builder), shape_(shape) {}
 
   Val wrap(ir::OpId id) { return {this, id}; }
   Val constant(DType elem, u64 bits);
@@ -33,7 +33,6 @@ class Emit {
   Val op(ir::Opcode code, std::initializer_list<Val> operands);
   Val convert(ir::Opcode code, DType elem, Val a);
   DType elem(Val a) const { return b_.kernel().type(a.id).elem; }
-  u8 lanes() const { return lanes_; }
 
   /// `if condition { then } else { otherwise }`; both give as many values as `otherwise` holds.
   template <std::size_t N, class Then>
@@ -60,7 +59,7 @@ class Emit {
 
  private:
   ir::Builder& b_;
-  u8 lanes_;
+  ir::Type shape_;
   std::map<std::pair<DType, u64>, ir::OpId> constants_;
 };
 
