@@ -56,7 +56,8 @@ inline constexpr std::string_view out_of_bounds = "EXEC01", uninitialised = "EXE
                                   divergent = "EXEC04", barrier_mismatch = "EXEC05", misaligned = "EXEC06",
                                   runaway = "EXEC07", index_overflow = "EXEC08", deadlock = "EXEC09",
                                   clamped = "EXEC10", assumption = "EXEC11", check = "EXEC12", not_uniform = "EXEC13",
-                                  bad_step = "EXEC14", nan_bits = "EXEC15", missing_lane = "EXEC16", overlap = "EXEC17";
+                                  bad_step = "EXEC14", nan_bits = "EXEC15", missing_lane = "EXEC16", overlap = "EXEC17",
+                                  in_flight = "EXEC18", pipeline = "EXEC19", turn = "EXEC20";
 }  // namespace code
 
 /// Runs a kernel on host memory. Throws iron::Error (EXEC8x) for a launch or kernel that cannot be run at all.

@@ -12,6 +12,9 @@
 
 namespace iron::exec {
 
+class Tier;
+struct TierGroup;
+
 /// An open branch or loop of a simdgroup.
 struct Frame {
   u64 saved = 0;  ///< mask to restore
@@ -60,6 +63,7 @@ struct Group {
   std::unordered_map<u32, Clock> fenced;  ///< what a release fence published, until the thread's next atomic writes
   std::unordered_map<u32, Clock> seen;    ///< what relaxed reads saw, until an acquire fence
   std::unordered_map<u32, std::vector<u64>> uniform;  ///< values of assume_uniform
+  std::shared_ptr<TierGroup> tier;                    ///< of a kernel of the Hopper tier
 };
 
 struct Buffer {
@@ -92,6 +96,8 @@ class Machine {
   Program program;
   std::vector<u64> scalars;
   std::vector<Buffer> buffers;
+  std::vector<TensorShape> tensors;  ///< of parameters that are tensors
+  std::shared_ptr<Tier> tier;        ///< null for a kernel without ops of the Hopper tier
   Result result;
   u32 time = 0;
   std::unordered_map<const u8*, Release> releases;
@@ -135,6 +141,7 @@ class Machine {
 
  private:
   void start_group(Group& g, u32 id);
+  u64 start_groups();
   void prepare(Group& g);
   void set_presets(Group& g);
   void preset(Simdgroup& s, const Preset& p);

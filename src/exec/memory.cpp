@@ -1,7 +1,7 @@
 // Loads, stores, atomics and waits, each access checked.
 #include <fmt/format.h>
 
-#include "exec/machine.h"
+#include "exec/tier.h"
 #include "ir/eval.h"
 
 namespace iron::exec {
@@ -146,14 +146,18 @@ Clock knowledge(const Machine& m, const Group& g, u32 thread) {
   return c;
 }
 
-void take(Machine& m, Group& g, u32 thread, const u8* at, bool acquire) {
+void take(Machine& m, const Simdgroup& s, u32 thread, const u8* at, bool acquire) {
   if (!m.program.orders) return;
+  if (m.tier) return m.tier->acquire(s, at, acquire);
+  Group& g = *s.group;
   const auto it = m.releases.find(at);
   if (it == m.releases.end() || (it->second.only_group != nobody && it->second.only_group != g.id)) return;
   (acquire ? g.own : g.seen)[thread].merge(it->second.clock);
 }
-void publish(Machine& m, Group& g, u32 thread, const u8* at, bool release, bool keeps, Scope scope) {
+void publish(Machine& m, const Simdgroup& s, u32 thread, const u8* at, bool release, bool keeps, Scope scope) {
   if (!m.program.orders) return;
+  if (m.tier) return m.tier->release(s, at, release, keeps, scope);
+  Group& g = *s.group;
   Clock c;
   if (release) c = knowledge(m, g, thread);
   if (const auto it = g.fenced.find(thread); it != g.fenced.end()) c.merge(it->second);
@@ -210,14 +214,14 @@ Status each_atomic(Machine& m, Simdgroup& s, const Instr& in, bool reads, Memory
     const u64 old = read_bits(address, mem.size);
     const NewBits next = f(l, old);
     const u64 byte = p.offset + static_cast<u64>(at[l]) * mem.size;
-    if (reads) take(m, *s.group, thread, address, acquires(order));
+    if (reads) take(m, s, thread, address, acquires(order));
     if (p.shadow) {
       if (reads) m.note_read(s, in, mem, *p.shadow, byte, mem.size, m.touch(s, in, l, true), !next.writes);
       if (next.writes) m.note_write(s, in, mem, *p.shadow, byte, mem.size, m.touch(s, in, l, true));
     }
     if (next.writes) {
       write_bits(address, mem.size, next.bits);
-      publish(m, *s.group, thread, address, releases(order), reads, scope);
+      publish(m, s, thread, address, releases(order), reads, scope);
     }
     if (result) set_lane_bits(s, in.dst, mem.size, l, old);
   });
@@ -272,6 +276,10 @@ Status fence(Machine& m, Simdgroup& s, const Instr& in) {
   const auto imm = unpack<AtomicImm>(in.imm);
   Group& g = *s.group;
   ++m.time;
+  if (m.tier) {
+    m.tier->fence(s, releases(imm.order), acquires(imm.order));
+    return Status::access;
+  }
   for (u64 rest = s.mask; rest; rest &= rest - 1) {
     const u32 thread = s.index * m.width + static_cast<u32>(std::countr_zero(rest));
     if (releases(imm.order)) g.fenced[thread] = knowledge(m, g, thread);
@@ -366,6 +374,7 @@ bool Machine::ordered(const Group& g, const Touch& a, const Touch& b) const {
 // A read that is part of an atomic write is not kept: the write stands for it.
 void Machine::note_read(const Simdgroup& s, const Instr& in, const Mem& mem, Shadow& shadow, u64 byte, u32 size,
                         Touch now, bool keep) {
+  if (tier) return tier->note_read(s, in, mem, shadow, byte, size, now, keep);
   const Group& g = *s.group;
   for (u64 c = byte >> shadow.granule_log2, last = (byte + size - 1) >> shadow.granule_log2; c <= last; ++c) {
     Cell& cell = shadow.cells[c];
@@ -386,8 +395,9 @@ void Machine::note_read(const Simdgroup& s, const Instr& in, const Mem& mem, Sha
   }
 }
 
-void Machine::note_write(const Simdgroup& s, const Instr&, const Mem& mem, Shadow& shadow, u64 byte, u32 size,
+void Machine::note_write(const Simdgroup& s, const Instr& in, const Mem& mem, Shadow& shadow, u64 byte, u32 size,
                          Touch now) {
+  if (tier) return tier->note_write(s, in, mem, shadow, byte, size, now);
   const Group& g = *s.group;
   for (u64 c = byte >> shadow.granule_log2, last = (byte + size - 1) >> shadow.granule_log2; c <= last; ++c) {
     Cell& cell = shadow.cells[c];

@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "exec/machine.h"
+#include "exec/tier.h"
 #include "ir/eval.h"
 #include "ir/text.h"
 
@@ -32,7 +32,9 @@ class Decoder {
   }
 
   Program run() {
+    if (has_tier_ops(k_)) p_.tier = std::make_shared<TierPlan>(plan_tier(k_, threads_, options_.width));
     find_memory();
+    if (p_.tier) find_tier_objects();
     find_last_uses();
     k_.walk([&](OpId id) {
       if (is_preset(k_.op(id).code) && k_.type(id).is_value()) {
@@ -106,6 +108,15 @@ class Decoder {
       p_.mems.push_back(m);
     });
   }
+  // Views, accumulators, pipelines and turns are named by their numbers; the first two keep registers of their own.
+  void find_tier_objects() {
+    for (const auto& [id, number] : p_.tier->object) mem_[id] = number;
+    for (auto& v : p_.tier->views) {
+      v.mem = mem_[k_.operand(v.op, 0)];
+      v.reg = fresh(3 * 8 * p_.width);
+    }
+    for (auto& a : p_.tier->accs) a.reg = fresh(u32{a.type.rows} * a.type.cols / 4 * dtype_size(a.type.elem));
+  }
   static void narrow(u32& log2, u32 size, u64 offset) {
     log2 = std::min(log2, static_cast<u32>(std::countr_zero(size)));
     if (offset) log2 = std::min(log2, static_cast<u32>(std::countr_zero(offset)));
@@ -172,10 +183,6 @@ class Decoder {
 
   void op(OpId id) {
     const auto& op = k_.op(id);
-    const auto& info = k_.info_of(id);
-    if (info.has(TierOp) || info.rule == TypeRule::Tier)
-      throw Error("EXEC81", fmt::format("{} of the Hopper tier does not run in the interpreter yet", info.text),
-                  "interpret the portable member of the family");
     if (is_preset(op.code) || op.code == Opcode::Yield || op.code == Opcode::Result) return;
     switch (op.code) {
       case Opcode::If:
@@ -183,8 +190,7 @@ class Decoder {
       case Opcode::For:
         return loop(id);
       case Opcode::Roles:
-        throw Error("EXEC81", "role regions do not run in the interpreter yet",
-                    "interpret the portable member of the family");
+        return roles(id);
       case Opcode::Call:
         throw Error("EXEC81", fmt::format("a call of {} does not run by itself", k_.texts[op.imm]),
                     "run kernel_inline first");
@@ -199,6 +205,7 @@ class Decoder {
         break;
     }
     if (op.type.is_value()) define(id);
+    check_left_fragment(id);
     if (op.code == Opcode::Bitcast && is_float(k_.type(k_.operand(id, 0)).elem) && makes_nan(k_.operand(id, 0))) {
       const u32 at = emit(id, check_nan_handler());
       fill(p_.code[at], id);
@@ -246,6 +253,10 @@ class Decoder {
 
   void choose(OpId id, Instr& in) {
     const auto& op = k_.op(id);
+    if (p_.tier) {
+      if (const auto it = p_.tier->object.find(id); it != p_.tier->object.end()) in.imm = it->second;
+      if ((in.fn = tier_handler(op.code))) return;
+    }
     if (can_eval(op.code)) {
       if (op.code == Opcode::Select) in.imm = k_.type(k_.operand(id, 0)).lanes > 1;
       if (op.code == Opcode::Bitcast) {
@@ -320,10 +331,28 @@ class Decoder {
     in.fn = control_handlers().copy;
   }
 
+  // A fragment that a product reads from registers is set here: not while it is in flight.
+  void check_left_fragment(OpId value) {
+    if (!p_.tier || !p_.tier->left_fragment.contains(value)) return;
+    p_.code[emit(value, fragment_check_handler())].imm = value;
+  }
+
+  // Each role's simdgroups run its region, the others jump over it.
+  void roles(OpId id) {
+    for (u32 i = 0; i < k_.op(id).region_count; ++i) {
+      const u32 begin = emit(id, role_handlers().begin);
+      p_.code[begin].imm = i;
+      region(k_.region_of(id, i));
+      emit(id, role_handlers().end);
+      p_.code[begin].target = static_cast<u32>(p_.code.size());
+    }
+    release(id);
+  }
+
   void branch(OpId id) {
     const auto& h = control_handlers();
     const auto results = k_.results(id);
-    for (const OpId r : results) define(r);
+    for (const OpId r : results) define(r), check_left_fragment(r);
     const u32 begin = emit(id, h.if_begin);
     p_.code[begin].a = p_.reg[k_.operand(id, 0)];
     u32 ends[2];
@@ -350,8 +379,8 @@ class Decoder {
     const auto results = k_.results(id);
     const RegionId body = k_.region_of(id, 0);
     const auto& args = k_.region(body).args;
-    for (const OpId a : args) define(a);
-    for (const OpId r : results) define(r);
+    for (const OpId a : args) define(a), check_left_fragment(a);
+    for (const OpId r : results) define(r), check_left_fragment(r);
     const u32 trips = allocate(align64(8 * p_.width));
     const u32 begin = emit(id, h.loop_begin);
     {
@@ -393,6 +422,7 @@ class Decoder {
     }
     const u32 first_masked = static_cast<u32>(p_.copies.size());
     for (u32 i = 0; i < results.size(); ++i) add_copy_regs(sources[i], p_.reg[args[i + 1]], args[i + 1]);
+    for (const OpId a : args) check_left_fragment(a);
     const u32 end = emit(id, h.loop_end);
     {
       Instr& in = p_.code[end];

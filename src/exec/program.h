@@ -1,9 +1,11 @@
 // A kernel decoded for one simd width: a flat list of instructions over registers that hold one value a lane.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "exec/exec.h"
+#include "exec/tier_plan.h"
 #include "ir/op.h"
 #include "ir/tile_map.h"
 
@@ -19,6 +21,7 @@ enum class Status : u8 {
   access,      ///< the same, after a memory access: a point where the schedule may switch
   wait,        ///< the condition of a wait does not hold yet
   rendezvous,  ///< stopped until the whole threadgroup has arrived
+  collective,  ///< the same for the warpgroup, role or cluster of an op of the Hopper tier
   done,
 };
 using Handler = Status (*)(Machine&, Simdgroup&, const Instr&);
@@ -93,8 +96,9 @@ struct Program {
   std::vector<u32> param_granule_log2;
   std::vector<u32> reg;  ///< of each op
   u32 register_bytes = 0, array_bytes = 0, array_elements = 0;
-  bool waits = false;   ///< groups may wait for each other
-  bool orders = false;  ///< some op acquires or releases
+  std::shared_ptr<TierPlan> tier;  ///< of a kernel of the Hopper tier
+  bool waits = false;              ///< groups may wait for each other
+  bool orders = false;             ///< some op acquires or releases
 };
 
 /// Decodes for a width and a threadgroup of that many threads. Throws EXEC8x for what the interpreter does not run.

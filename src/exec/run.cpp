@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "exec/machine.h"
+#include "exec/tier.h"
 #include "ir/eval.h"
 
 namespace iron::exec {
@@ -30,6 +30,21 @@ u32 checked_threads(const Kernel& k, const LaunchGeometry& g, const Options& o) 
                 "run it at 32 lanes, or declare it generic");
   return static_cast<u32>(threads);
 }
+
+/// The shape of a tensor, which lies in its buffer.
+TensorShape checked_tensor(const Kernel& k, const Param& p, const LaunchArg& a) {
+  const TensorShape& t = a.tensor;
+  const u32 size = dtype_size(p.elem);
+  u64 end = size;
+  for (u32 d = 0; d < t.rank; ++d) end += t.dims[d] ? (t.dims[d] - 1) * t.strides[d] : 0;
+  const bool empty = std::any_of(t.dims, t.dims + t.rank, [](u64 d) { return d == 0; });
+  if (t.rank == 0 || t.rank > 5 || t.strides[0] != size || (!empty && end > a.bytes))
+    throw Error("EXEC80",
+                fmt::format("kernel {}: tensor {} of rank {} needs {} bytes, its buffer has {}", k.name, p.name, t.rank,
+                            end, a.bytes),
+                "give it 1 to 5 dimensions, packed along the innermost, that lie inside the buffer");
+  return t;
+}
 }  // namespace
 
 Machine::Machine(const Kernel& k, const LaunchGeometry& g, std::span<const LaunchArg> args, const Options& o)
@@ -46,6 +61,7 @@ Machine::Machine(const Kernel& k, const LaunchGeometry& g, std::span<const Launc
                 "one argument a parameter, in their order");
   scalars.resize(args.size());
   buffers.resize(args.size());
+  tensors.resize(args.size());
   for (std::size_t i = 0; i < args.size(); ++i) {
     const Param& p = k.params[i];
     scalars[i] = args[i].scalar;
@@ -64,9 +80,12 @@ Machine::Machine(const Kernel& k, const LaunchGeometry& g, std::span<const Launc
     b.tracked = p.kind != ParamKind::in;
     b.shadow.granule_log2 = program.param_granule_log2[i];
     b.shadow.needs_write = p.kind == ParamKind::out;
+    b.shadow.tier = program.tier != nullptr;
+    if (p.tensor) tensors[i] = checked_tensor(k, p, args[i]);
     if (b.tracked) b.shadow.reset(b.bytes);
   }
   check_overlaps(args);
+  if (program.tier) tier = std::make_shared<Tier>(*this, *program.tier);
 }
 
 // R7: what is written overlaps nothing else.
@@ -103,7 +122,7 @@ void Machine::prepare(Group& g) {
   for (const auto& a : program.shared) {
     g.shared.emplace_back(a.bytes);
     Shadow shadow;
-    shadow.granule_log2 = a.granule_log2, shadow.needs_write = true;
+    shadow.granule_log2 = a.granule_log2, shadow.needs_write = true, shadow.tier = program.tier != nullptr;
     g.shared_shadow.push_back(std::move(shadow));
   }
   for (u32 owner = 0; owner <= count; ++owner)
@@ -215,6 +234,11 @@ void Machine::preset(Simdgroup& s, const Preset& p) {
 // All that the group did so far is before all that it does from now on.
 void Machine::passed_barrier(Group& g) {
   ++g.epoch;
+  if (tier) {
+    std::vector<Simdgroup*> all;
+    for (auto& s : g.simdgroups) all.push_back(&s);
+    return tier->barrier(all);
+  }
   for (auto& [thread, clock] : g.own) g.common.merge(clock);
   g.own.clear();
 }
@@ -241,7 +265,7 @@ void Machine::advance(Simdgroup& s, u64 budget, u64& progress) {
     }
     ++progress;
     s.status = status;
-    if (status == Status::rendezvous) --s.pc;
+    if (status == Status::rendezvous || status == Status::collective) --s.pc;
     if (status == Status::done && --s.group->running == 0) s.group->started = false;
     return;
   }
@@ -290,52 +314,87 @@ void Machine::meet(Group& g, u64& progress) {
 }
 
 void Machine::deadlock() {
+  stop = true;
+  if (tier && tier->mismatched(resident_)) return;
   bool first = true;
   const u64 waiting_groups = order_.size() - next_group_;
   for (const auto& g : resident_) {
     if (!g->started) continue;
     for (const auto& s : g->simdgroups) {
-      if (s.status != Status::wait && s.status != Status::rendezvous) continue;
+      if (s.status == Status::next || s.status == Status::access || s.status == Status::done) continue;
       const OpId op = program.code[s.pc].op;
       if (!fresh(code::deadlock, op)) continue;
       std::string message =
           fmt::format("deadlock: simdgroup {} of threadgroup {} waits at {} and no thread can make it go on", s.index,
                       g->id, kernel.info_of(op).text);
+      if (tier) message += tier->waiting_for(s);
       if (first && waiting_groups)
         message += fmt::format("; {} threadgroups have not started, since only {} are resident", waiting_groups,
                                resident_.size());
-      report({code::deadlock, message,
-              "wait only for threadgroups that took a lower ticket(), and store with release what is waited for"},
-             op);
+      report(
+          {code::deadlock, message,
+           tier ? "let both sides of a pipeline run the same trips, release what was waited for, expect the bytes "
+                  "that come, and hand on each turn"
+                : "wait only for threadgroups that took a lower ticket(), and store with release what is waited for"},
+          op);
       first = false;
     }
   }
-  stop = true;
+}
+
+// Threadgroups of a cluster start together, and end together: a peer may reach each of them until then.
+u64 Machine::start_groups() {
+  const u32 cluster = tier ? tier->cluster() : 1;
+  u64 started = 0;
+  for (std::size_t first = 0; first < resident_.size(); first += cluster) {
+    const std::span groups(resident_.data() + first, cluster);
+    if (std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g->started; })) continue;
+    if (tier && groups[0]->tier) {
+      tier->finish(groups);
+      for (auto& g : groups) g->tier.reset();
+    }
+    if (stop || next_group_ >= order_.size()) continue;
+    for (auto& g : groups) start_group(*g, order_[next_group_++]), ++started;
+    if (tier) tier->start(groups);
+  }
+  return started;
 }
 
 Result Machine::run() {
   const u64 total = geometry.groups.count();
+  const u32 cluster = tier ? tier->cluster() : 1;
   const bool mixes = program.waits || options.schedule == Schedule::random || options.schedule == Schedule::interleave;
-  const u64 resident = !mixes ? 1 : options.resident == 0 ? total : std::min<u64>(options.resident, total);
-  order_.resize(total);
+  u64 resident = !mixes ? 1 : options.resident == 0 ? total : std::min<u64>(options.resident, total);
+  resident = std::max<u64>(resident / cluster, 1) * cluster;
+  // The order of the clusters, threadgroups of one side by side.
+  order_.resize(total / cluster);
   std::iota(order_.begin(), order_.end(), 0u);
   if (options.schedule == Schedule::reverse) std::reverse(order_.begin(), order_.end());
   if (options.schedule == Schedule::random) std::shuffle(order_.begin(), order_.end(), random_);
+  if (cluster > 1) {
+    std::vector<u32> groups;
+    for (const u32 c : order_)
+      for (u32 rank = 0; rank < cluster; ++rank) groups.push_back(c * cluster + rank);
+    order_ = std::move(groups);
+  }
   for (u64 i = 0; i < std::min(resident, total); ++i) resident_.push_back(std::make_unique<Group>());
 
   std::vector<Simdgroup*> turn;
   while (!stop) {
-    u64 progress = 0;
+    u64 progress = start_groups();
     turn.clear();
-    for (auto& g : resident_) {
-      if (!g->started && next_group_ < total) start_group(*g, order_[next_group_++]), ++progress;
+    for (auto& g : resident_)
       if (g->started)
         for (auto& s : g->simdgroups) turn.push_back(&s);
-    }
     if (turn.empty()) break;
     if (options.schedule == Schedule::reverse) std::reverse(turn.begin(), turn.end());
     if (options.schedule == Schedule::random) std::shuffle(turn.begin(), turn.end(), random_);
     for (Simdgroup* s : turn) {
+      if (s->status == Status::collective) {
+        tier->meet(*s, progress);
+        if (stop) break;
+        continue;
+      }
       if (s->status == Status::done || s->status == Status::rendezvous || !s->group->started) continue;
       u64 budget = ~u64{0};
       if (options.schedule == Schedule::interleave) budget = 1;
@@ -345,6 +404,7 @@ Result Machine::run() {
       if (stop) break;
       if (s->status == Status::rendezvous || s->status == Status::done) meet(*s->group, progress);
     }
+    if (tier && !stop) tier->land(progress == 0, progress);
     if (progress == 0 && !stop) deadlock();
   }
   return std::move(result);

@@ -36,11 +36,25 @@ struct Cell {
   Touch write, atomic, read0, read1;
 };
 
+/// The same where vector clocks order (kernels of the Hopper tier): every reader that no later one covers.
+struct TierCell {
+  Touch write, atomic;
+  std::vector<Touch> reads;
+};
+
 struct Shadow {
   u32 granule_log2 = 2;
   bool needs_write = false;  ///< contents undefined before the first write
+  bool tier = false;
   std::vector<Cell> cells;
-  void reset(u64 bytes) { cells.assign((bytes + (u64{1} << granule_log2) - 1) >> granule_log2, Cell{}); }
+  std::vector<TierCell> tier_cells;  ///< instead of `cells`, of the tier
+  void reset(u64 bytes) {
+    const u64 count = (bytes + (u64{1} << granule_log2) - 1) >> granule_log2;
+    if (tier)
+      tier_cells.assign(count, TierCell{});
+    else
+      cells.assign(count, Cell{});
+  }
 };
 
 /// Accesses of a group that a release made visible: those before its last barrier, and the releasing thread's own.
