@@ -1,48 +1,6 @@
 #include "tier_kernels.h"
 
-#include <algorithm>
-#include <random>
-
 namespace iron::exec::tier {
-
-namespace {
-template <class T>
-std::vector<T> numbers(std::size_t n, u32 seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<f32> d(-1, 1);
-  std::vector<T> v(n);
-  for (auto& x : v) x = T(d(random));
-  return v;
-}
-
-/// A run: the inputs bound once, a fresh output each time.
-template <class T, class K>
-auto runner(const K& sample, std::vector<f32> expected, LaunchGeometry geometry, std::size_t output) {
-  // The arguments point into the caller's vectors, which `keep` holds.
-  auto args = std::make_shared<std::vector<BoundArg>>(arguments(sample));
-  return [args, expected = std::move(expected), geometry, output](const ir::Kernel& k, const Options& o, f32& error) {
-    std::vector<T> out(expected.size(), T(77.0f));
-    std::vector<LaunchArg> launch;
-    for (std::size_t i = 0; i < args->size(); ++i)
-      launch.push_back((*args)[i].launch_arg(i == output ? out.data() : (*args)[i].buffer.data));
-    Result r = exec::run(k, geometry, launch, o);
-    error = 0;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const f32 d = std::fabs(static_cast<f32>(out[i]) - expected[i]) / std::max(1.0f, std::fabs(expected[i]));
-      error = d <= error ? error : d;  // a NaN stays
-    }
-    return r;
-  };
-}
-LaunchGeometry threadgroups(u32 groups, u32 threads) { return {{groups, 1, 1}, {threads, 1, 1}, 0}; }
-
-template <class F>
-auto keeping(std::shared_ptr<void> memory, F f) {
-  return [memory = std::move(memory), f = std::move(f)](const ir::Kernel& k, const Options& o, f32& error) {
-    return f(k, o, error);
-  };
-}
-}  // namespace
 
 Case copy_case(u32 rows, u32 cols, u32 groups) {
   struct Memory {
@@ -53,7 +11,7 @@ Case copy_case(u32 rows, u32 cols, u32 groups) {
   const CopyTiles k{{memory->in, {cols, rows}}, {memory->out, {cols, rows}}, rows, cols};
   Case c;
   c.kernel = record(k, "copy_tiles");
-  c.geometry = threadgroups(groups, 256);
+  c.geometry = exec::geometry(groups, 256);
   for (const f16 x : memory->in) c.expected.push_back(static_cast<f32>(f16(static_cast<f32>(x) + 1.0f)));
   c.run = keeping(memory, runner<f16>(k, c.expected, c.geometry, 1));
   return c;
@@ -68,7 +26,7 @@ Case gemm_case(u32 m, u32 n, u32 k, u32 cluster, u32 groups) {
   const Gemm kernel{{memory->a, {k, m}}, {memory->b, {k, n}}, {memory->c, {n, m}}, m, n, k, cluster};
   Case c;
   c.kernel = record(kernel, "gemm");
-  c.geometry = threadgroups(groups, 384);
+  c.geometry = exec::geometry(groups, 384);
   c.tolerance = 0x1p-8f;
   for (u32 i = 0; i < m; ++i)
     for (u32 j = 0; j < n; ++j) {
@@ -97,7 +55,7 @@ Case attention_case(u32 queries, u32 keys, u32 groups) {
                          keys};
   Case c;
   c.kernel = record(kernel, "attention");
-  c.geometry = threadgroups(groups, 384);
+  c.geometry = exec::geometry(groups, 384);
   c.tolerance = 0.002f;
   for (u32 i = 0; i < queries; ++i) {
     std::vector<f64> weight(keys), out(hd);
@@ -128,7 +86,7 @@ Case exchange_case(u32 tiles) {
   const Exchange k{{memory->in, {64, tiles * 4}}, memory->out, tiles};
   Case c;
   c.kernel = record(k, "exchange");
-  c.geometry = threadgroups(1, 384);
+  c.geometry = exec::geometry(1, 384);
   for (u32 i = 0; i < memory->in.size(); ++i)
     c.expected.push_back(static_cast<f32>(memory->in[i / 256 * 256 + 255 - i % 256]));
   c.run = keeping(memory, runner<f32>(k, c.expected, c.geometry, 1));
@@ -145,7 +103,7 @@ Case cluster_case() {
   const ClusterSum kernel{memory->x, memory->y};
   Case c;
   c.kernel = record(kernel, "cluster_sum");
-  c.geometry = threadgroups(groups, threads);
+  c.geometry = exec::geometry(groups, threads);
   c.tolerance = 1e-4f;
   for (u32 g = 0; g < groups; ++g) {
     f64 sum = 0;

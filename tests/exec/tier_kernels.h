@@ -1,11 +1,8 @@
 // Small kernels of the Hopper tier, with the forms that real ones have, and their oracles in f64.
 #pragma once
 
-#include <cmath>
-#include <vector>
-
-#include "exec/exec.h"
 #include "iron/hopper.h"
+#include "tier_case.h"
 
 namespace iron::exec::tier {
 
@@ -231,16 +228,7 @@ struct ClusterSum {
   }
 };
 
-// --- running them
-struct Case {
-  std::shared_ptr<ir::Kernel> kernel;
-  LaunchGeometry geometry;
-  std::vector<f32> expected;
-  f32 tolerance = 0;
-  /// Runs a kernel (this one, or a mutant of it) on fresh memory; gives the findings, and the largest error, which is
-  /// relative above 1.
-  std::function<Result(const ir::Kernel&, const Options&, f32& error)> run;
-};
+// --- with inputs
 Case copy_case(u32 rows, u32 cols, u32 groups);
 Case gemm_case(u32 m, u32 n, u32 k, u32 cluster, u32 groups);
 Case attention_case(u32 queries, u32 keys, u32 groups);
