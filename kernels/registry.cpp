@@ -62,6 +62,7 @@ const Registry& standard_library() {
     kernels::register_logits(r);
     // language models
     kernels::register_gguf(r);
+    kernels::register_gguf_int8(r);
     kernels::register_cached_attention(r);
     kernels::register_swiglu_rows(r);
     kernels::register_sample_greedy(r);

@@ -65,6 +65,7 @@ void register_sampling(Registry& r);
 void register_logits(Registry& r);
 // language models
 void register_gguf(Registry& r);
+void register_gguf_int8(Registry& r);
 void register_cached_attention(Registry& r);
 void register_swiglu_rows(Registry& r);
 void register_sample_greedy(Registry& r);

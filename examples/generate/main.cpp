@@ -14,7 +14,7 @@ namespace iron::model {
 namespace {
 
 struct Options {
-  std::string file, prompt, device = "cpu", system;
+  std::string file, prompt, device = "cpu", system, numerics = "exact";
   u32 tokens = 128, threads = 0, context = 0, repeat = 1;
   bool raw = false, ids = false, quiet = false;
   Sampling sampling;
@@ -71,7 +71,8 @@ int generate(const Options& o) {
   const u32 prompt_size = static_cast<u32>(history.size());
 
   // As much context as this answer needs, unless more is asked for.
-  Model model(file, Device::open(o.device), o.context ? o.context : prompt_size + o.tokens);
+  Model model(file, Device::open(o.device), o.context ? o.context : prompt_size + o.tokens,
+              o.numerics == "int8" ? Policy::int8 : Policy::exact);
   for (u32 turn = 0; turn < o.repeat; ++turn) answer(model, tokenizer, history, o);
   if (!o.quiet) fmt::print(stderr, "device: {}; numerics: {}\n", Device::open(o.device).name(), model.numerics());
   return 0;
@@ -87,6 +88,9 @@ int main_checked(int argc, char** argv) {
   app.add_option("--context", o.context, "tokens to make room for; by default what this answer needs");
   app.add_option("--device", o.device, "cpu, cuda or interpreter")->capture_default_str();
   app.add_option("--threads", o.threads, "threads of the cpu device; by default one a core");
+  app.add_option("--numerics", o.numerics, "exact, or int8: faster, with activations rounded to 8 bits")
+      ->check(CLI::IsMember({"exact", "int8"}))
+      ->capture_default_str();
   app.add_option("--temperature", o.sampling.temperature, "0 takes the most probable token")->capture_default_str();
   app.add_option("--top-p", o.sampling.top_p, "draw among the most probable tokens of this mass")
       ->capture_default_str();

@@ -11,6 +11,7 @@
 #include "binary/binary.h"
 #include "gate/swiglu_rows.h"
 #include "gguf/matmul.h"
+#include "gguf/matmul_int8.h"
 #include "iron/error.h"
 #include "norm/rms_norm.h"
 #include "quant/prepack.h"
@@ -20,7 +21,8 @@ namespace iron::model {
 namespace {
 constexpr u32 batch = 256;         // tokens of a prefill that share one program
 constexpr u32 product_tokens = 4;  // that share one pass over a weight
-constexpr u32 block_queries = 4;   // that share one pass over the cache
+constexpr u32 int8_product_tokens = 8;
+constexpr u32 block_queries = 4;  // that share one pass over the cache
 
 template <class T>
 BufferRef part(const Buffer<T>& b, u64 count, u64 at = 0) {
@@ -30,7 +32,8 @@ BufferRef part(const Buffer<T>& b, u64 count, u64 at = 0) {
 
 Model::~Model() = default;
 
-Model::Model(const Gguf& file, const Device& device, u32 context) : config_(read_llama_config(file)), device_(device) {
+Model::Model(const Gguf& file, const Device& device, u32 context, Policy policy)
+    : config_(read_llama_config(file)), device_(device), policy_(policy) {
   const LlamaConfig& c = config_;
   const LlamaWeights weights = find_llama_weights(file, c);
   if (c.head_dim % 32 != 0 || c.width % 32 != 0 || c.feed_forward % 32 != 0)
@@ -67,7 +70,11 @@ Model::Model(const Gguf& file, const Device& device, u32 context) : config_(read
   ids_ = device_.buffer<u32>(batch), chosen_ = device_.buffer<u32>(1);
   for (Buffer<f32>* b : {&hidden_, &middle_, &normed_, &rotated_, &attended_})
     *b = device_.buffer<f32>(u64{batch} * c.width);
-  sums_ = device_.buffer<f32>(u64{batch} * std::max(c.width, c.feed_forward) / 32);
+  const u64 widest = u64{batch} * std::max(c.width, c.feed_forward);
+  sums_ = device_.buffer<f32>(widest / 32);
+  if (policy_ == Policy::int8)
+    codes_ = device_.buffer<i8>(widest), scales_ = device_.buffer<f32>(widest / 32),
+    offsets_ = device_.buffer<i32>(widest / 32);
   qkv_ = device_.buffer<f32>(batch * (c.width + 2 * kv));
   gate_up_ = device_.buffer<f32>(u64{batch} * 2 * c.feed_forward),
   gated_ = device_.buffer<f32>(u64{batch} * c.feed_forward);
@@ -146,8 +153,47 @@ void Model::add(Program& program, const K& kernel) const {
   program.push_back(std::move(launch));
 }
 
+// What products read beside or instead of x itself.
+void Model::add_input(Program& program, const Matrix& w, BufferRef x, u32 tokens) const {
+  const u32 n = tokens * w.cols;
+  if (policy_ == Policy::int8)
+    add(program, kernels::QuantiseBlocks{.x = x,
+                                         .q = part(codes_, n),
+                                         .scales = part(scales_, n / 32),
+                                         .sums = part(sums_, n / 32),
+                                         .offsets = part(offsets_, n / 32),
+                                         .n = n});
+  else if (w.codec.has_minimum())
+    add(program, kernels::BlockSums{.x = x, .sums = part(sums_, n / 32), .n = n});
+}
+
 void Model::add_product(Program& program, const Matrix& w, BufferRef x, BufferRef y, const BufferRef* residual,
-                        u32 tokens, bool sums_made) const {
+                        u32 tokens, bool input_made) const {
+  if (!input_made) add_input(program, w, x, tokens);
+  const u64 blocks = u64{tokens} * w.cols / 32;
+  const bool minimum = w.codec.has_minimum();
+  const auto finish = [&](auto& product) {
+    if (minimum) product.x_sums = In<f32>(part(sums_, blocks));
+    if (residual) product.residual = In<f32>(*residual);
+    add(program, product);
+  };
+  if (policy_ == Policy::int8) {
+    kernels::GgufMatmulInt8 product{.w = w.packed,
+                                    .x = part(codes_, blocks * 32),
+                                    .x_scales = part(scales_, blocks),
+                                    .x_sums = {},
+                                    .x_offsets = {},
+                                    .residual = {},
+                                    .y = y,
+                                    .rows = w.rows,
+                                    .cols = w.cols,
+                                    .tokens = tokens,
+                                    .codec = w.codec,
+                                    .block_tokens = tokens == 1 ? 1 : int8_product_tokens};
+    if (!minimum) product.x_offsets = In<i32>(part(offsets_, blocks));
+    finish(product);
+    return;
+  }
   kernels::GgufMatmul product{.w = w.packed,
                               .x = x,
                               .x_sums = {},
@@ -158,24 +204,18 @@ void Model::add_product(Program& program, const Matrix& w, BufferRef x, BufferRe
                               .tokens = tokens,
                               .codec = w.codec,
                               .block_tokens = tokens == 1 ? 1 : product_tokens};
-  if (w.codec.has_minimum()) {
-    const BufferRef sums = part(sums_, u64{tokens} * w.cols / 32);
-    if (!sums_made) add(program, kernels::BlockSums{.x = x, .sums = sums, .n = tokens * w.cols});
-    product.x_sums = In<f32>(sums);
-  }
-  if (residual) product.residual = In<f32>(*residual);
-  add(program, product);
+  finish(product);
 }
 
 // The results of several matrices lie one after the other in y, each [tokens, rows].
 void Model::add_product(Program& program, const std::vector<Matrix>& w, BufferRef x, BufferRef y,
                         const BufferRef* residual, u32 tokens) const {
   auto* at = static_cast<std::byte*>(y.data);
-  bool sums_made = false;
+  bool input_made = false;
   for (const Matrix& m : w) {
     const u64 bytes = u64{tokens} * m.rows * sizeof(f32);
-    add_product(program, m, x, {at, bytes, true}, residual, tokens, sums_made);
-    sums_made = sums_made || m.codec.has_minimum();
+    add_product(program, m, x, {at, bytes, true}, residual, tokens, input_made);
+    input_made = input_made || policy_ == Policy::int8 || m.codec.has_minimum();
     at += bytes;
   }
 }
@@ -298,7 +338,10 @@ std::string Model::numerics() const {
     for (const Matrix& m : layer.gate_up) note(m);
     note(layer.attn_output), note(layer.down);
   }
-  return fmt::format("exact: f32 activations and sums, weights decoded from {}", fmt::join(formats, ", "));
+  const auto* policy = policy_ == Policy::int8
+                           ? "int8: activations rounded to 8 bits a block of 32, f32 sums over blocks"
+                           : "exact: f32 activations and sums";
+  return fmt::format("{}, weights decoded from {}", policy, fmt::join(formats, ", "));
 }
 
 }  // namespace iron::model

@@ -21,19 +21,22 @@ struct Sampling {
   u64 seed = 0;
 };
 
+/// How products are computed: from f32 activations, or from activations rounded to 8 bits a block of 32.
+enum class Policy : u8 { exact, int8 };
+
 /// Errors: MODEL01 a matrix has a format without kernels; MODEL02 the context is full; MODEL03 sizes that the kernels
 /// do not take; MODEL04 a token or sampling option out of range; those of the device.
 class Model {
  public:
   /// Makes the packed copy of the weights on the device. `context` is the most tokens it can hold; 0 is the file's own.
-  Model(const Gguf& file, const Device& device, u32 context);
+  Model(const Gguf& file, const Device& device, u32 context, Policy policy = Policy::exact);
   ~Model();
 
   const LlamaConfig& config() const { return config_; }
   u32 context() const { return capacity_; }
   u32 position() const { return position_; }  ///< tokens fed so far
   u64 weight_bytes() const { return weight_bytes_; }
-  /// "exact: ..." with the formats of the weights.
+  /// "exact: ..." or "int8: ..." with the formats of the weights.
   std::string numerics() const;
 
   void reset() { position_ = 0; }
@@ -74,7 +77,8 @@ class Model {
   void add_product(Program& program, const std::vector<Matrix>& w, BufferRef x, BufferRef y, const BufferRef* residual,
                    u32 tokens) const;
   void add_product(Program& program, const Matrix& w, BufferRef x, BufferRef y, const BufferRef* residual, u32 tokens,
-                   bool sums_made) const;
+                   bool input_made) const;
+  void add_input(Program& program, const Matrix& w, BufferRef x, u32 tokens) const;
   void add_layer(Program& program, const Layer& layer, u32 tokens) const;
   Program program_for(u32 tokens) const;
   void run(Program& program) const;
@@ -82,6 +86,7 @@ class Model {
 
   LlamaConfig config_;
   Device device_;
+  Policy policy_;
   u32 capacity_ = 0, position_ = 0;
   u64 weight_bytes_ = 0;
   Matrix embedding_;
@@ -93,6 +98,10 @@ class Model {
   Buffer<u32> ids_, chosen_;
   Buffer<f32> hidden_, middle_, normed_, sums_, qkv_, rotated_, attended_, gate_up_, gated_, logits_, filtered_;
   Buffer<f32> temperature_, uniform_;
+  // The input of a product by the policy int8.
+  Buffer<i8> codes_;
+  Buffer<f32> scales_;
+  Buffer<i32> offsets_;
   Program decode_, prefill_;
   u32 prefill_tokens_ = 0;
   u64 draws_ = 0;

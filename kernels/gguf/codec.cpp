@@ -89,6 +89,17 @@ Val<f32> GgufRecord::code(u32 position, u32 word) const {
   return cast<f32>(bitcast<i32>(five_bits(codec_.type) ? low | fifth_bit(position, word) : low));
 }
 
+// Word w holds the codes 4 w and up in its low nibbles and 16 + 4 w and up in its high ones.
+Val<u32> GgufRecord::bytes(u32 j) const {
+  if (codec_.type == GgufType::q8_0) return words_[j] ^ 0x80808080u;
+  const Val<u32>& w = words_[j % 4];
+  const Val<u32> low = (j < 4 ? w : w >> 4u) & 0x0f0f0f0fu;
+  if (four_bits(codec_.type)) return low;
+  // Bits 4 j to 4 j + 3 go to bit 4 of one byte each: a product with shifts by 0, 7, 14 and 21.
+  const Val<u32> fifth = ((high_[0] >> (4 * j)) & 15u) * 0x00204081u;
+  return low | ((fifth & 0x01010101u) << 4u);
+}
+
 Val<f32> gguf_element(const GgufCodec& codec, const In<u8>& packed, const Val<Index>& record, const Val<Index>& lane,
                       const Val<Index>& element) {
   const GgufType type = codec.type;

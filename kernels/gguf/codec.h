@@ -40,6 +40,10 @@ class GgufRecord {
   u32 weight(u32 position) const;
   Val<f32> code(u32 position, u32 word) const;
 
+  /// The codes 4 j to 4 j + 3, j < 8, as the bytes of a word, least first. Unsigned, except that of Q8_0 they are the
+  /// signed codes plus 128.
+  Val<u32> bytes(u32 j) const;
+
  private:
   Val<f32> half(u32 field) const;
   Val<u32> fifth_bit(u32 position, u32 word) const;

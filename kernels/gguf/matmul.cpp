@@ -1,6 +1,7 @@
 // The body of GgufMatmul, and the registration of the GGUF kernels.
 #include "gguf/matmul.h"
 
+#include "gguf/random_matrix.h"
 #include "iron/error.h"
 #include "registry.h"
 
@@ -79,36 +80,11 @@ void GgufMatmul::operator()() const {
 namespace {
 constexpr GgufType types[] = {GgufType::q4_0, GgufType::q4_1, GgufType::q5_0, GgufType::q5_1, GgufType::q8_0};
 
-// A matrix of random blocks with scales near those of a model, prepacked, and its values.
-struct Matrix {
-  Array<u8> packed;
-  std::vector<f32> values;
-};
-Matrix matrix(Gen& g, GgufType type, u64 rows, u64 cols) {
-  const auto& format = quant::gguf_format(type);
-  std::vector<std::byte> blocks(rows * cols / format.elements * format.bytes);
-  for (auto& b : blocks) b = static_cast<std::byte>(g.next());
-  const auto put = [](std::byte* at, f64 v) {
-    const f16 half(v);
-    std::memcpy(at, &half.bits, 2);
-  };
-  for (u64 at = 0; at < blocks.size(); at += format.bytes) {
-    put(&blocks[at], 0.02 + 0.03 * g.unit());
-    if (type == GgufType::q4_1 || type == GgufType::q5_1) put(&blocks[at + 2], -0.4 + 0.3 * g.unit());
-  }
-  std::vector<std::byte> packed(quant::prepacked_bytes(type, rows, cols));
-  quant::prepack(type, rows, cols, blocks, packed);
-  Matrix m{g.from<u8>([&](u64 i) { return std::to_integer<u32>(packed[i]); }, packed.size()), {}};
-  m.values.resize(rows * cols);
-  quant::decode(type, blocks, m.values);
-  return m;
-}
-
 struct Shape {
   u32 tokens, rows, cols;
 };
 Case product(Gen& g, GgufType type, u32 block_tokens, Shape s, bool add) {
-  const Matrix m = matrix(g, type, s.rows, s.cols);
+  const GgufTestMatrix m = random_matrix(g, type, s.rows, s.cols);
   const auto x = g.values<f32>(s.tokens, s.cols), residual = g.normal<f32>(3.0, s.tokens, s.rows);
   const auto y = g.output<f32>(s.tokens, s.rows);
   const auto sums = g.from<f32>(
@@ -168,7 +144,7 @@ void register_embedding(Registry& r, GgufType type, const std::string& name, con
                                         [type](GgufEmbedding& e) { e.codec.type = type; });
   k.doc("Rows of a prepacked " + name + " matrix by their numbers, decoded to f32: [tokens, cols].");
   const auto rows_of = [type](Gen& g, const std::vector<f64>& wanted, u32 rows, u32 cols) {
-    const Matrix m = matrix(g, type, rows, cols);
+    const GgufTestMatrix m = random_matrix(g, type, rows, cols);
     const auto ids = g.from<u32>([&](u64 i) { return wanted[i]; }, wanted.size());
     const auto out = g.output<f32>(wanted.size(), cols);
     std::vector<f32> want;

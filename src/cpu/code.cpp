@@ -376,7 +376,7 @@ void Code::atomic_store(V value, V ptr, u32 align) {
 void Code::fence() { module_->builder.CreateFence(AtomicOrdering::SequentiallyConsistent); }
 void Code::prefetch(V ptr) {
   auto& b = module_->builder;
-  b.CreateIntrinsic(Intrinsic::prefetch, {ptr->getType()}, {ptr, b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+  b.CreateIntrinsic(Intrinsic::prefetch, {ptr->getType()}, {ptr, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
 }
 void Code::pause() { module_->builder.CreateIntrinsic(Intrinsic::x86_sse2_pause, {}, {}); }
 void Code::sfence() { module_->builder.CreateIntrinsic(Intrinsic::x86_sse_sfence, {}, {}); }

@@ -128,7 +128,7 @@ class Code {
   V atomic_load(Ty t, V ptr, u32 align);             ///< acquire
   void atomic_store(V value, V ptr, u32 align);      ///< release
   void fence();
-  void prefetch(V ptr);
+  void prefetch(V ptr);  ///< into the second-level cache, which has room for more lines on their way
   void pause();
   void sfence();
 

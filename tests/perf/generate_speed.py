@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prefill and decode tokens/s of `generate` and of llama.cpp on the same model, machine and prompts, in alternating order.
 
-  generate_speed.py GENERATE MODEL [--rounds N] [--threads 1 2] [--cases short long]
+  generate_speed.py GENERATE MODEL [--numerics exact|int8] [--rounds N] [--threads 1 2] [--cases short long]
 
 Prints JSON: the median of each arm and the median of the paired ratios (Iron / llama.cpp). Needs the environment that
 tests/model/llama_cpp_peer.py install makes. Iron's decode includes choosing the token, llama.cpp's does not.
@@ -22,16 +22,16 @@ SPEEDS = re.compile(r"prompt: (\d+) tokens, ([\d.]+) tokens/s; answer: (\d+) tok
 CASES = {"short": "fact", "long": "long"}
 
 
-def iron(program, model, prompt, threads):
-    """The second answer of a process: the first one compiles."""
+def iron(program, model, prompt, threads, policy):
+    """The last answer of a process: the first one compiles."""
     name, style, text = prompt
-    command = [program, "--model", model, "--prompt", text, "--tokens", "64", "--threads", str(threads), "--repeat", "2",
-               "--ids"] + (["--raw"] if style != "chat" else [])
+    command = [program, "--model", model, "--prompt", text, "--tokens", "64", "--threads", str(threads), "--repeat", "3",
+               "--numerics", policy, "--ids"] + (["--raw"] if style != "chat" else [])
     done = subprocess.run(command, capture_output=True, text=True)
     found = SPEEDS.findall(done.stderr)
-    if done.returncode or len(found) != 2:
+    if done.returncode or len(found) != 3:
         sys.exit(f"{program} failed on prompt {name}:\n{done.stderr}")
-    tokens, prefill, _, decode = found[1]
+    tokens, prefill, _, decode = found[-1]
     numerics = re.search(r"numerics: (.*)", done.stderr).group(1)
     return {"tokens": int(tokens), "prefill": float(prefill), "decode": float(decode)}, numerics
 
@@ -47,6 +47,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("generate")
     parser.add_argument("model")
+    parser.add_argument("--numerics", choices=["exact", "int8"], default="int8", help="the policy of `generate`")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
@@ -66,12 +67,14 @@ def main():
             for turn in range(args.rounds):
                 for arm in (("iron", "llama.cpp"), ("llama.cpp", "iron"))[turn % 2]:
                     if arm == "iron":
-                        speeds, numerics = iron(args.generate, args.model, prompts[name], threads)
+                        speeds, numerics = iron(args.generate, args.model, prompts[name], threads, args.numerics)
                         if speeds["tokens"] != len(recorded[name]["tokens"]):
                             sys.exit(f"{name}: the two programs read other tokens")
                     else:
                         speeds = llama(args.model, recorded[name], threads)
                     arms[arm].append(speeds)
+            if not numerics.startswith(args.numerics + ":"):
+                sys.exit(f"generate computed by another policy: {numerics}")
             row = {"threads": threads, "case": case, "prompt_tokens": len(recorded[name]["tokens"])}
             for phase in ("prefill", "decode"):
                 for arm, speeds in arms.items():
