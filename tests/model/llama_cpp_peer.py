@@ -102,10 +102,20 @@ def check_tokens(llama, reference):
 class Session:
     """A context without the Python wrapper's copies of logits, as llama.cpp's own benchmark runs it."""
 
-    def __init__(self, model, threads, tokens):
+    def __init__(self, model, threads, tokens, extra_buffers=True):
         import llama_cpp
 
         self.api = llama_cpp
+        if not extra_buffers:  # repacked weights and AMX, which has no switch in the wrapper's constructor
+            raw, defaults = llama_cpp.llama_cpp, llama_cpp.llama_cpp.llama_model_default_params
+
+            def plain_buffers():
+                raw.llama_model_default_params = defaults
+                params = defaults()
+                params.use_extra_bufts = False
+                return params
+
+            raw.llama_model_default_params = plain_buffers
         self.llama = llama_cpp.Llama(model, n_ctx=tokens, n_batch=512, n_threads=threads, n_threads_batch=threads,
                                      verbose=False)
         self.context = self.llama._ctx.ctx

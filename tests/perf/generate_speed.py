@@ -36,8 +36,8 @@ def iron(program, model, prompt, threads, policy):
     return {"tokens": int(tokens), "prefill": float(prefill), "decode": float(decode)}, numerics
 
 
-def llama(model, recorded, threads):
-    session = peer.Session(model, threads, len(recorded["tokens"]) + 128)
+def llama(model, recorded, threads, extra_buffers):
+    session = peer.Session(model, threads, len(recorded["tokens"]) + 128, extra_buffers)
     session.prefill(recorded["tokens"][:64])
     return {"tokens": len(recorded["tokens"]), "prefill": session.prefill(recorded["tokens"]),
             "decode": session.decode(recorded["greedy"])}
@@ -51,6 +51,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--peer-plain-buffers", action="store_true",
+                        help="llama.cpp without its extra buffer types (AMX among them), where those crash")
     args = parser.parse_args()
     if pathlib.Path(sys.prefix) != peer.VENV:
         if peer.installed() is None:
@@ -71,7 +73,7 @@ def main():
                         if speeds["tokens"] != len(recorded[name]["tokens"]):
                             sys.exit(f"{name}: the two programs read other tokens")
                     else:
-                        speeds = llama(args.model, recorded[name], threads)
+                        speeds = llama(args.model, recorded[name], threads, not args.peer_plain_buffers)
                     arms[arm].append(speeds)
             if not numerics.startswith(args.numerics + ":"):
                 sys.exit(f"generate computed by another policy: {numerics}")
@@ -83,7 +85,7 @@ def main():
                     a[phase] / b[phase] for a, b in zip(arms["iron"], arms["llama.cpp"])), 2)
             rows.append(row)
     print(json.dumps({"unit": "tokens/s", "rounds": args.rounds, "load": os.getloadavg()[0], "numerics": numerics,
-                      "llama.cpp": peer.VERSION, "results": rows}, indent=1))
+                      "llama.cpp": peer.VERSION + (", without extra buffer types" if args.peer_plain_buffers else ""), "results": rows}, indent=1))
 
 
 if __name__ == "__main__":
