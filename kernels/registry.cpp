@@ -13,6 +13,8 @@ const Registry& standard_library() {
     kernels::register_gather_gemm(r);
     kernels::register_split_k_gemm(r);
     kernels::register_fused_gemm(r);
+    kernels::register_gemm_tma(r);
+    kernels::register_attention_tma(r);
     kernels::register_gemv(r);
     // quant, moe
     kernels::register_affine(r);

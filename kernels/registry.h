@@ -14,6 +14,8 @@ void register_masked_gemm(Registry& r);
 void register_gather_gemm(Registry& r);
 void register_split_k_gemm(Registry& r);
 void register_fused_gemm(Registry& r);
+void register_gemm_tma(Registry& r);
+void register_attention_tma(Registry& r);
 void register_gemv(Registry& r);
 // quant, moe
 void register_affine(Registry& r);

@@ -56,6 +56,9 @@ inline constexpr FieldOps field_ops = [] {
     o.bind = [](void* field, BufferRef ref) { *static_cast<F*>(field) = F(B(ref)); };
     o.leave_out = [](void* field) { *static_cast<F*>(field) = F(); };
     o.present = [](const void* field) { return static_cast<bool>(*static_cast<const F*>(field)); };
+  } else if constexpr (is_tensor_field<F>) {  // without dimensions: a launch refuses it, naming what it lacks
+    o.kind = FieldOps::Kind::buffer, o.dtype = dtype_of<typename F::element>, o.access = F::kind;
+    o.bind = [](void* field, BufferRef ref) { *static_cast<F*>(field) = F(ref, {}); };
   } else if constexpr (is_scalar_field<F>) {
     using T = typename F::element;
     o.kind = FieldOps::Kind::scalar, o.dtype = dtype_of<T>;

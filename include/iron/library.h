@@ -208,6 +208,7 @@ struct KernelEntry {
   DType dtype = DType::none;
   Mode mode = Mode::Elementwise;
   std::string determinism = "bitwise";
+  std::string needs;  ///< the capability without which a device refuses the kernel: "roles"; empty for portable kernels
   std::string doc;
   /// Shapes of the buffers, where scalars follow from them: "x, y: [..., n]; weight: [n]". A name stands for one size
   /// in all places and for the scalar of that name; "..." for any leading sizes, the same ones everywhere.
@@ -242,6 +243,8 @@ class Registration {
   Registration& doc(std::string text);
   Registration& shapes(std::string text);  ///< see KernelEntry::shapes
   Registration& determinism(std::string note);
+  /// A member of the family for devices with this capability (caps.def); others refuse it (D20).
+  Registration& needs(std::string capability);
   Registration& rejected(std::string idea, std::string numbers, std::string where);
 
  private:
@@ -336,6 +339,11 @@ Registration<T...>& Registration<T...>::shapes(std::string text) {
 template <class... T>
 Registration<T...>& Registration<T...>::determinism(std::string note) {
   for (const auto i : entries_) registry_->entry(i).determinism = note;
+  return *this;
+}
+template <class... T>
+Registration<T...>& Registration<T...>::needs(std::string capability) {
+  for (const auto i : entries_) registry_->entry(i).needs = capability;
   return *this;
 }
 template <class... T>

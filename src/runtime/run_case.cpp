@@ -68,6 +68,11 @@ f64 element(DType type, const void* data, u64 i) {
 
 }  // namespace
 
+bool runs(const Backend& backend, const KernelEntry& kernel) {
+  const auto& features = backend.info().features;
+  return kernel.needs.empty() || std::find(features.begin(), features.end(), kernel.needs) != features.end();
+}
+
 BoundCase::BoundCase(Backend& backend, const Case& c) : backend_(backend), case_(c) {
   const auto device_of = [&](const BoundArg& a) {
     for (auto& b : buffers_)

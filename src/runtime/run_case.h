@@ -45,6 +45,9 @@ class BoundCase {
   std::vector<Prepared> steps_;
 };
 
+/// The device has what the kernel needs beyond the base set.
+bool runs(const Backend& backend, const KernelEntry& kernel);
+
 /// Compares every expectation over its full length. NaN equals NaN, an infinity equals itself, anything one-sided
 /// fails.
 Outcome judge(const Case& c, Tolerance tolerance);

@@ -1,10 +1,12 @@
 // Every kernel x dtype of the library: recording is stable, and every case passes in the interpreter under all checks.
 #include <gtest/gtest.h>
 
+#include "analysis/verify.h"
 #include "ir/text.h"
 #include "iron/library.h"
 #include "runtime/backend.h"
 #include "runtime/run_case.h"
+#include "target/requirement.h"
 
 namespace iron {
 namespace {
@@ -32,11 +34,29 @@ TEST_P(Library, PassesInTheInterpreter) {
 
 std::vector<const KernelEntry*> all() {
   std::vector<const KernelEntry*> out;
-  for (const auto& e : standard_library().entries()) out.push_back(&e);
+  for (const auto& e : standard_library().entries())
+    if (runtime::runs(runtime::backend("interpreter"), e)) out.push_back(&e);
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(Standard, Library, ::testing::ValuesIn(all()),
                          [](const auto& i) { return i.param->full_name(); });
+
+// Members for other devices are recorded, have cases, and are refused here with the capability that they need.
+TEST(Tier, IsRefusedWithTheCapabilityItNeeds) {
+  int seen = 0;
+  for (const auto& e : standard_library().entries()) {
+    if (e.needs.empty()) continue;
+    ++seen;
+    EXPECT_FALSE(e.tests.empty()) << e.full_name() << " has no test";
+    EXPECT_FALSE(e.benches.empty()) << e.full_name() << " has no bench";
+    for (const auto& d : analysis::verify(*e.record(true))) ADD_FAILURE() << e.full_name() << ": " << d.render();
+    const auto lacking = target::fit(*e.record(false), target::profile("sm_80"));
+    ASSERT_FALSE(lacking.empty()) << e.full_name();
+    EXPECT_EQ(lacking[0].code, "D20");
+    EXPECT_TRUE(target::fit(*e.record(false), target::profile("sm_90a")).empty()) << e.full_name();
+  }
+  EXPECT_GE(seen, 10);
+}
 
 }  // namespace
 }  // namespace iron

@@ -82,7 +82,7 @@ int main(int argc, char** argv) try {
     return 2;
   }
   Plan plan(argv[1]);
-  for (const u32 group : {8u, 16u}) gemm<bf16>(plan, "bf16", {.cluster = 2, .group = group});
+  for (const u32 group : {4u, 8u}) gemm<bf16>(plan, "bf16", {.cluster = 2, .group = group});
   gemm<bf16>(plan, "bf16", {.cluster = 1});
   gemm<f16>(plan, "f16", {.cluster = 2});
   gemm<f16>(plan, "f16", {.cluster = 1});

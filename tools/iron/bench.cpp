@@ -347,6 +347,11 @@ int run(const Globals& globals, const BenchOptions& options) {
                             standard_library().entries().size()),
                 "'iron bench --list' shows the names");
   if (options.list) return list(globals, entries);
+  const auto& device = open_backend(options.backend);
+  std::erase_if(sources, [&](const CaseSource& s) { return !runtime::runs(device, *s.entry); });
+  if (sources.empty())
+    throw Error("TOOL03",
+                fmt::format("the selected kernels need what {} lacks: nothing was timed", device.info().name));
   const auto tree = bench::tree_state();
   if (tree && tree->dirty && !options.allow_dirty)
     throw Error("BENCH04", "the source tree has changes that are not committed: the numbers would belong to no commit",

@@ -185,7 +185,9 @@ int compile_all(const Globals& globals, const BuildOptions& options, const std::
 }
 
 int run(const Globals& globals, const BuildOptions& options) {
-  const auto entries = options.filters.select(standard_library());
+  auto entries = options.filters.select(standard_library());
+  if (options.backend != "cuda")  // members for other devices
+    std::erase_if(entries, [](const KernelEntry* e) { return !e->needs.empty(); });
   if (entries.empty())
     throw Error(
         "TOOL03",

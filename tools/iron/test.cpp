@@ -48,7 +48,8 @@ int list(const Globals& globals, const std::vector<const KernelEntry*>& entries)
                               {"file", e->file},
                               {"name", e->full_name()},
                               {"cases", e->tests.size()},
-                              {"determinism", e->determinism}}
+                              {"determinism", e->determinism},
+                              {"needs", e->needs}}
                              .dump());
     table.row({e->name, std::string(dtype_name(e->dtype)), e->family, fmt::format("{}", e->tests.size()), e->file});
   }
@@ -76,6 +77,15 @@ class TestRun {
       messages_.done(counts(0, sources_.size(), 0));
       throw;
     }
+    // Members of a family for other devices are no failures of this one.
+    if (const auto away =
+            std::erase_if(sources_, [&](const CaseSource& s) { return !runtime::runs(*device, *s.entry); });
+        away && !globals_.json && !globals_.quiet)
+      fmt::print(stderr, "{} cases are of kernels that need what {} lacks\n", away, device->info().name);
+    if (sources_.empty())
+      throw Error("TOOL03",
+                  fmt::format("the selected kernels need what {} lacks: nothing was tested", device->info().name),
+                  "'iron test --list --json' shows what each needs");
     messages_.start(options_.sanitize ? "test --sanitize" : "test", sources_.size(), &device->info());
     const auto start = std::chrono::steady_clock::now();
     {
@@ -237,7 +247,7 @@ class TestRun {
   const std::string interpreter_ = "interpreter";
   const Globals& globals_;
   const TestOptions& options_;
-  const std::vector<CaseSource> sources_;
+  std::vector<CaseSource> sources_;
   const std::size_t kernels_;
   Messages messages_;
   std::vector<Row> rows_;
