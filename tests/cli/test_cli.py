@@ -186,6 +186,26 @@ class Tests(Case):
         self.assertRegex(text.splitlines()[-1], r"^\d+ cases of 1 kernels passed on interpreter")
         self.assertEqual(len(self.ok("-q", "test", "rms_norm_wide_f32", "--backend", "interpreter").splitlines()), 1)
 
+    def test_progress_on_request(self):
+        done = self.iron("-q", "test", "rms_norm_wide_f32", "--backend", "interpreter", "--show-progress")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"^0/\d+ iron_rms_norm_wide_f32")
+        self.assertNotIn("\x1b", done.stderr)
+        self.assertEqual(self.iron("-q", "test", "rms_norm_wide_f32", "--backend", "interpreter").stderr, "")
+
+    def test_progress_on_a_terminal(self):
+        import pty
+        main, side = pty.openpty()
+        environment = {k: v for k, v in os.environ.items() if k not in ("IRON_RESULT_FILE", "CI")} | {"COLUMNS": "100"}
+        done = subprocess.run([IRON, "test", "rms_norm_wide_f32", "--backend", "interpreter"], stdout=subprocess.PIPE, stderr=side,
+                              env=environment, timeout=300, check=False)
+        os.close(side)
+        seen = os.read(main, 65536).decode()
+        os.close(main)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("[........................] 0/", seen)
+        self.assertTrue(seen.endswith("\r\x1b[K"), repr(seen[-40:]))  # the bar goes when the work is done
+
     def test_colour(self):
         arguments = ("test", "rms_norm_wide_f32", "--backend", "interpreter")
         self.assertIn("\x1b[32m", self.ok("--color", "always", *arguments))
@@ -219,6 +239,9 @@ class Builds(Case):
             for file in kernel["files"]:
                 self.assertIn("kernel @" + kernel["name"], (out / file).read_text())
 
+    def test_sources(self):
+        self.assertIn("kernel @iron_rms_norm_wide_f32", self.ok("-v", "build", "rms_norm_wide_f32", "--backend", "interpreter"))
+
     def test_time_passes(self):
         rows = self.lines("build", "rms_norm_wide_f32", "--time-passes", "--json")
         self.assertEqual([r["pass"] for r in rows], PASSES)
@@ -234,6 +257,23 @@ class Inspections(Case):
         self.fails(2, "no kernel 'nonsense'", "inspect", "nonsense")
         self.fails(2, "iron_rms_norm_wide_f16", "inspect", "rms_norm_wid")
         self.fails(2, "no stage", "inspect", "rms_norm_wide", "--stage", "poem")
+
+    def test_texts_for_a_backend(self):
+        """CUDA text needs no GPU."""
+        text = self.ok("inspect", "rms_norm_wide_f16", "--backend", "cuda", "--arch", "sm_90a")
+        self.assertIn("__global__", text)
+        self.assertEqual(self.ok("inspect", "rms_norm_wide_f16", "--stage", "cuda", "--arch", "sm_90a"), text)
+        self.assertIn("kernel @", self.ok("inspect", "rms_norm_wide_f16", "--backend", "interpreter"))
+        self.fails(2, "no backend 'abacus'", "inspect", "rms_norm_wide", "--backend", "abacus")
+        self.fails(2, "give one", "inspect", "rms_norm_wide", "--backend", "interpreter", "--stage", "ir")
+        self.fails(1, "sm_1", "inspect", "rms_norm_wide", "--backend", "cuda", "--arch", "sm_1")
+
+    def test_all(self):
+        rows = self.lines("inspect", "--all", "--match-group", "^rms_norm_wide$", "--stats", "--json")
+        self.assertEqual([row["name"] for row in rows], [f"{KERNEL}_{t}" for t in ("f32", "f16", "bf16")])
+        self.fails(2, "--all", "inspect", "--stats")
+        self.fails(2, "--all", "inspect", "rms_norm_wide", "--all")
+        self.fails(1, "no kernel", "inspect", "--all", "-f", "no_such_kernel_at_all")
 
     def test_stats(self):
         data = self.lines("inspect", "rms_norm_wide_f32", "--stats", "--json")[0]

@@ -153,7 +153,7 @@ int compile_all(const Globals& globals, const BuildOptions& options, const std::
       if (!globals.json && (options.names || globals.verbosity > 0)) {
         progress.clear();
         fmt::print("{}  {}\n", styled(Style::green, "ok  "), name);
-        if (globals.verbosity > 2) fmt::print("{}\n", ir::print(*compiled->optimised));
+        if (globals.verbosity > 0) fmt::print("{}\n", stage_text(final_stage(options.backend), *e));
       }
     } catch (const Error& error) {
       ++failed;

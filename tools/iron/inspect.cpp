@@ -17,8 +17,8 @@ namespace {
 
 struct InspectOptions {
   Filters filters;
-  std::string kernel, pass, dtype, stage, dir;
-  bool ir = false, stats = false, remarks = false;
+  std::string kernel, pass, dtype, stage, dir, backend, arch;
+  bool ir = false, stats = false, remarks = false, all = false;
 };
 
 std::string pass_names() {
@@ -60,10 +60,12 @@ class Inspection {
     if (options_.remarks) remarks();
     if (!options_.stage.empty()) {
       const auto s = find_stage(options_.stage);
-      show(std::string(s.name), std::string(s.extension), stage_text(s, entry_));
+      show(std::string(s.name), std::string(s.extension), stage_text(s, entry_, options_.arch));
     }
-    if (!options_.ir && options_.pass.empty() && !options_.stats && !options_.remarks && options_.stage.empty())
-      show("ir", "iron", stage_text(find_stage("ir"), entry_));
+    if (!options_.ir && options_.pass.empty() && !options_.stats && !options_.remarks && options_.stage.empty()) {
+      const auto s = options_.backend.empty() ? find_stage("ir") : final_stage(options_.backend);
+      show(std::string(s.name), std::string(s.extension), stage_text(s, entry_, options_.arch));
+    }
     return success;
   }
 
@@ -150,9 +152,19 @@ class Inspection {
 };
 
 int run(const Globals& globals, const InspectOptions& o) {
+  if (!o.backend.empty() && !o.stage.empty()) throw UsageError("--backend and --stage each name a text: give one");
+  if (!o.backend.empty()) final_stage(o.backend);  // a name that no build has is refused before anything is printed
+  if (o.all && !o.kernel.empty()) throw UsageError("--all goes with filters, not with a kernel's name");
+  if (o.all) {
+    const auto entries = o.filters.select(standard_library());
+    if (entries.empty())
+      throw Error("TOOL03", fmt::format("no kernel passes the filters, of {}", standard_library().entries().size()));
+    for (const auto* e : entries) Inspection(globals, o, *e).run();
+    return success;
+  }
   if (o.kernel.empty()) {
-    if (o.ir || o.stats || o.remarks || !o.pass.empty() || !o.stage.empty())
-      throw UsageError("name a kernel; 'iron inspect' alone lists them");
+    if (o.ir || o.stats || o.remarks || !o.pass.empty() || !o.stage.empty() || !o.backend.empty())
+      throw UsageError("name a kernel, or give --all with filters; 'iron inspect' alone lists them");
     return listing(globals, o.filters);
   }
   return Inspection(globals, o, find_kernel(standard_library(), o.kernel, o.dtype)).run();
@@ -167,7 +179,9 @@ void add_inspect(CLI::App& app, const Globals& globals, Action& action) {
                  "  iron inspect rms_norm_wide --dtype f16         what devices get\n"
                  "  iron inspect rms_norm_wide_f16 --pass licm     after one pass; all: after each that changed it\n"
                  "  iron inspect rms_norm_wide_f16 --stats --remarks\n"
-                 "  iron inspect rms_norm_wide_f16 --stage asm");
+                 "  iron inspect rms_norm_wide_f16 --stage asm\n"
+                 "  iron inspect rms_norm_wide_f16 --backend cuda  its CUDA text, without a GPU too\n"
+                 "  iron inspect --all --match-group softmax --stats");
   sub->alias("in");
   auto o = std::make_shared<InspectOptions>();
   std::string kinds;
@@ -180,6 +194,11 @@ void add_inspect(CLI::App& app, const Globals& globals, Action& action) {
   sub->add_flag("--stats", o->stats, "What each pass did: ops before and after, time");
   sub->add_flag("--remarks", o->remarks, "What passes did or could not do, and why");
   sub->add_option("--stage", o->stage, "A later text")->type_name(kinds);
+  sub->add_option("--backend", o->backend, "The last text for a device: CUDA text, the CPU's LLVM IR")
+      ->type_name(backend_help());
+  sub->add_option("--arch", o->arch, "CUDA text and PTX for this architecture, with or without a GPU")
+      ->type_name("sm_90a|...");
+  sub->add_flag("--all", o->all, "Every kernel that passes the filters");
   sub->add_option("-o,--dir", o->dir, "Write files instead of printing")->type_name("DIR");
   sub->callback([&globals, &action, o] { action = [&globals, o] { return run(globals, *o); }; });
 }

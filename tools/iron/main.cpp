@@ -46,7 +46,8 @@ int run(int argc, char** argv) {
   app.add_option("-j,--threads", globals.threads, "Host threads that build test data and oracles; 0: all cores")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
-  app.add_flag("-v,--verbose", globals.verbosity, "More columns; repeat for more: -vv the distribution, -vvv the IR");
+  app.add_flag("-v,--verbose", globals.verbosity,
+               "More columns; repeat for more: -vv the distribution; with build the sources");
   app.set_version_flag("--version", std::string("iron " IRON_VERSION));
 
   add_device(app, globals, action);

@@ -7,6 +7,9 @@
 #include "app.h"
 #include "ir/text.h"
 #include "iron/error.h"
+#include "messages.h"
+#include "runtime/cuda/compile.h"
+#include "runtime/cuda/device.h"
 
 namespace iron::tool {
 
@@ -47,8 +50,23 @@ Stage find_stage(const std::string& name) {
   throw UsageError(fmt::format("this build has no stage '{}', only {}", name, known));
 }
 
-std::string stage_text(const Stage& stage, const KernelEntry& e) {
+Stage final_stage(const std::string& backend) {
+  const auto built = runtime::backend_names();
+  if (std::find(built.begin(), built.end(), backend) == built.end())
+    throw UsageError(fmt::format("--backend: this build has no backend '{}', only {}", backend, backend_help()));
+  return find_stage(backend == "cuda" ? "cuda" : backend == "cpu" ? "llvm" : "ir");
+}
+
+std::string stage_text(const Stage& stage, const KernelEntry& e, const std::string& arch) {
   if (stage.backend.empty()) return ir::print(*runtime::compile_for("interpreter", e.record(false))->optimised);
+  if (stage.name == "cuda" || stage.name == "ptx")
+    if (!arch.empty() || !runtime::cuda::device_available()) {
+      const auto compiled = runtime::compile_for("cuda", e.record(false));
+      const std::string target = arch.empty() ? "sm_90a" : arch;
+      if (stage.name == "cuda")
+        return emit::emit_cuda(*compiled->optimised, threads_of(e), target::profile(target)).text;
+      return runtime::cuda::compile_cubin(*compiled->optimised, threads_of(e), target).binary.ptx;
+    }
   auto text = prepare(runtime::backend(stage.backend), e).exe->stage(stage.name);
   if (text.empty())
     throw Error("TOOL04", fmt::format("the {} device gives no {} for {}", stage.backend, stage.name, e.full_name()));

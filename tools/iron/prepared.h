@@ -30,7 +30,11 @@ struct Stage {
 std::vector<Stage> stages();
 /// The stage of that name; throws UsageError that lists them.
 Stage find_stage(const std::string& name);
-/// The text; throws iron::Error if the device cannot be had or has none.
-std::string stage_text(const Stage& stage, const KernelEntry& e);
+/// The text; throws iron::Error if the device cannot be had or has none. CUDA text needs no GPU and PTX only NVRTC:
+/// they are made for `arch` ("sm_90a"), or if it is empty for the GPU here, or without one for sm_90a.
+std::string stage_text(const Stage& stage, const KernelEntry& e, const std::string& arch = {});
+/// The last text before the machine for a backend: "cuda", the CPU's "llvm", else "ir". Throws UsageError for a name
+/// that no build has.
+Stage final_stage(const std::string& backend);
 
 }  // namespace iron::tool

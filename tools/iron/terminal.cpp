@@ -84,16 +84,21 @@ int display_width(std::string_view text) {
   return width;
 }
 
-Progress::Progress(std::size_t total, bool wanted)
+Progress::Progress(std::size_t total, bool wanted, bool piped)
     : total_(total),
       live_(wanted && isatty(STDERR_FILENO) != 0 && !set("CI")),
+      piped_(piped && !live_),
       start_(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() { clear(); }
 
 void Progress::show(std::string_view item) {
-  if (!live_) return;
   const auto now = std::chrono::steady_clock::now();
+  if (piped_ && (done_ == 0 || now - last_ >= std::chrono::seconds(2))) {
+    fmt::print(stderr, "{}/{} {}\n", done_, total_, item);
+    last_ = now;
+  }
+  if (!live_) return;
   if (drawn_ && now - last_ < std::chrono::milliseconds(50)) return;
   const double spent = std::chrono::duration<double>(now - start_).count();
   const double share = total_ ? static_cast<double>(done_) / static_cast<double>(total_) : 0;

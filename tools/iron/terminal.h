@@ -25,7 +25,8 @@ int display_width(std::string_view text);
 /// output is not a terminal.
 class Progress {
  public:
-  Progress(std::size_t total, bool wanted);
+  /// `piped`: where the output is no terminal, a plain line to standard error every few seconds.
+  Progress(std::size_t total, bool wanted, bool piped = false);
   ~Progress();
   Progress(const Progress&) = delete;
   /// What is being worked on now.
@@ -37,7 +38,7 @@ class Progress {
 
  private:
   std::size_t total_, done_ = 0;
-  bool live_, drawn_ = false;
+  bool live_, piped_, drawn_ = false;
   std::chrono::steady_clock::time_point start_, last_;
 };
 

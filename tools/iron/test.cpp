@@ -22,7 +22,8 @@ namespace {
 struct TestOptions {
   Filters filters;
   std::string backend = default_backend(), failures;
-  bool fail_fast = false, list = false, summary = false, detailed = false, sanitize = false, bench_shapes = false;
+  bool show_progress = false, fail_fast = false, list = false, summary = false, detailed = false, sanitize = false,
+       bench_shapes = false;
   u64 seed = 1;
 };
 
@@ -99,7 +100,8 @@ class TestRun {
 
  private:
   void run_all(runtime::Backend& device) {
-    Progress progress(sources_.size(), !globals_.json && !globals_.quiet);
+    Progress progress(sources_.size(), (!globals_.json && !globals_.quiet) || options_.show_progress,
+                      options_.show_progress);
     // The sanitizer makes its own cases, one a schedule.
     Maker maker(sources_, options_.seed, globals_.threads);
     for (const auto& s : sources_) {
@@ -284,6 +286,7 @@ void add_test(CLI::App& app, const Globals& globals, Action& action) {
   o->filters.add_to(*sub);
   sub->add_option("--backend", o->backend, "The device; " + o->backend + " if absent")->type_name(backend_help());
   sub->add_flag("--fail-fast", o->fail_fast, "Stop at the first failure");
+  sub->add_flag("--show-progress", o->show_progress, "Progress also with -q, --json, and as plain lines when piped");
   sub->add_flag("-l,--list", o->list, "List the kernels and run nothing");
   sub->add_flag("--summary", o->summary, "A table of the families at the end");
   sub->add_flag("--detailed", o->detailed, "With --summary: a row a kernel and dtype");
