@@ -140,6 +140,7 @@ typedef struct iron_kernel_info {
   iron_dtype dtype;
   uint32_t parameters; /* how many iron_kernel_parameter knows: optional ones that are absent are not counted */
   uint32_t has_grid;   /* 1: the grid follows from the arguments; 0: launches state it */
+  const char* needs;   /* the capability without which a device refuses the kernel; else "" */
 } iron_kernel_info;
 
 /* The library, one entry a kernel and element type. Texts live as long as the process. */
@@ -162,6 +163,7 @@ typedef struct iron_parameter {
   iron_parameter_kind kind;
   iron_dtype dtype;
   uint32_t optional; /* 1: a buffer that is there by specialisation */
+  uint32_t tensor;   /* 1: a buffer whose dimensions the argument states: iron_tensor() */
 } iron_parameter;
 IRON_API iron_status iron_kernel_parameter(const iron_kernel* kernel, size_t index, iron_parameter* parameter);
 
@@ -182,23 +184,33 @@ typedef struct iron_argument {
   uint64_t bytes;
   int64_t integer;
   double real;
+  uint32_t rank;           /* of a tensor: 1 to 5; else 0 */
+  const uint64_t* dims;    /* elements, innermost first */
+  const uint64_t* strides; /* bytes between rows, planes, ...: rank - 1 of them; NULL: packed */
 } iron_argument;
 
 /* Memory that the caller owns. It stays valid and unchanged by others until the launch is done. */
 static inline iron_argument iron_memory(const char* name, iron_dtype dtype, const void* data, uint64_t bytes) {
-  iron_argument a = {name, IRON_ARGUMENT_BUFFER, dtype, (void*)(uintptr_t)data, bytes, 0, 0};
+  iron_argument a = {name, IRON_ARGUMENT_BUFFER, dtype, (void*)(uintptr_t)data, bytes, 0, 0, 0, NULL, NULL};
   return a;
 }
 static inline iron_argument iron_buffer_argument(const char* name, iron_dtype dtype, const iron_buffer* buffer) {
   return iron_memory(name, dtype, iron_buffer_data(buffer), iron_buffer_bytes(buffer));
 }
+/* A buffer that the kernel reaches as a tensor. The arrays stay valid until the launch returns. */
+static inline iron_argument iron_tensor(const char* name, iron_dtype dtype, const void* data, uint64_t bytes,
+                                        uint32_t rank, const uint64_t* dims, const uint64_t* strides) {
+  iron_argument a = iron_memory(name, dtype, data, bytes);
+  a.rank = rank, a.dims = dims, a.strides = strides;
+  return a;
+}
 /* Scalars. A value that the parameter's type cannot hold is refused; a real number rounds once. */
 static inline iron_argument iron_integer(const char* name, int64_t value) {
-  iron_argument a = {name, IRON_ARGUMENT_INTEGER, IRON_NO_DTYPE, NULL, 0, value, 0};
+  iron_argument a = {name, IRON_ARGUMENT_INTEGER, IRON_NO_DTYPE, NULL, 0, value, 0, 0, NULL, NULL};
   return a;
 }
 static inline iron_argument iron_real(const char* name, double value) {
-  iron_argument a = {name, IRON_ARGUMENT_REAL, IRON_NO_DTYPE, NULL, 0, 0, value};
+  iron_argument a = {name, IRON_ARGUMENT_REAL, IRON_NO_DTYPE, NULL, 0, 0, value, 0, NULL, NULL};
   return a;
 }
 

@@ -22,11 +22,12 @@ struct FieldOps {
   Kind kind = Kind::spec;
   DType dtype = DType::none;  ///< of a buffer's elements or of a scalar
   Access access = Access::in;
-  bool optional = false;
-  void (*bind)(void* field, BufferRef ref) = nullptr;           ///< buffers; an optional one becomes present
-  void (*leave_out)(void* field) = nullptr;                     ///< optional buffers
-  bool (*present)(const void* field) = nullptr;                 ///< optional buffers
-  void (*set)(void* field, u64 bits) = nullptr;                 ///< scalars
+  bool optional = false, tensor = false;
+  void (*bind)(void* field, BufferRef ref) = nullptr;  ///< buffers; an optional one becomes present
+  void (*bind_tensor)(void* field, BufferRef ref, const TensorShape& shape) = nullptr;  ///< tensors
+  void (*leave_out)(void* field) = nullptr;                                             ///< optional buffers
+  bool (*present)(const void* field) = nullptr;                                         ///< optional buffers
+  void (*set)(void* field, u64 bits) = nullptr;                                         ///< scalars
   bool (*parse)(void* field, std::string_view text) = nullptr;  ///< spec; false: the text is no value of this type
   std::string (*text)(const void* field) = nullptr;             ///< spec
 };
@@ -56,9 +57,14 @@ inline constexpr FieldOps field_ops = [] {
     o.bind = [](void* field, BufferRef ref) { *static_cast<F*>(field) = F(B(ref)); };
     o.leave_out = [](void* field) { *static_cast<F*>(field) = F(); };
     o.present = [](const void* field) { return static_cast<bool>(*static_cast<const F*>(field)); };
-  } else if constexpr (is_tensor_field<F>) {  // without dimensions: a launch refuses it, naming what it lacks
-    o.kind = FieldOps::Kind::buffer, o.dtype = dtype_of<typename F::element>, o.access = F::kind;
-    o.bind = [](void* field, BufferRef ref) { *static_cast<F*>(field) = F(ref, {}); };
+  } else if constexpr (is_tensor_field<F>) {
+    o.kind = FieldOps::Kind::buffer, o.dtype = dtype_of<typename F::element>, o.access = F::kind, o.tensor = true;
+    o.bind_tensor = [](void* field, BufferRef ref, const TensorShape& shape) {
+      TensorDims d;
+      d.dims.assign(shape.dims, shape.dims + shape.rank);
+      for (u32 i = 1; i < shape.rank; ++i) d.strides.push_back(shape.strides[i] / sizeof(typename F::element));
+      *static_cast<F*>(field) = F(ref, d);
+    };
   } else if constexpr (is_scalar_field<F>) {
     using T = typename F::element;
     o.kind = FieldOps::Kind::scalar, o.dtype = dtype_of<T>;

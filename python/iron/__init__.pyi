@@ -90,6 +90,7 @@ class Parameter:
     kind: str
     dtype: str
     optional: bool
+    tensor: bool
 
 class KernelInfo:
     name: str
@@ -99,6 +100,7 @@ class KernelInfo:
     doc: str
     determinism: str
     shapes: str
+    needs: str
 
 class Kernel:
     name: str

@@ -3,7 +3,7 @@
 import numbers
 import sys
 import weakref
-from ctypes import byref, c_uint32, sizeof
+from ctypes import byref, c_uint32, c_uint64, sizeof
 
 from . import _library
 from ._arrays import View, view_of
@@ -15,26 +15,29 @@ _KINDS = {IN: "in", OUT: "out", _library.INOUT: "inout", SCALAR: "scalar"}
 
 
 class Parameter:
-    """One parameter of a kernel: `name`, `kind` ("in", "out", "inout", "scalar"), `dtype`, `optional`."""
+    """One parameter of a kernel: `name`, `kind` ("in", "out", "inout", "scalar"), `dtype`, `optional`, `tensor`."""
 
-    __slots__ = ("name", "kind", "dtype", "optional", "raw_name")
+    __slots__ = ("name", "kind", "dtype", "optional", "tensor", "raw_name")
 
     def __init__(self, raw):
         self.raw_name = bytes(raw.name)
         self.name, self.kind, self.dtype, self.optional = self.raw_name.decode(), _KINDS[raw.kind], DTYPE_NAMES[raw.dtype], bool(raw.optional)
+        self.tensor = bool(raw.tensor)
 
     def __repr__(self):
         return f"{self.name}: {self.kind} {self.dtype}"
 
 
 class KernelInfo:
-    """An entry of the library: `name`, `family`, `dtype`, `file`, `doc`, `determinism`, `shapes`."""
+    """An entry of the library: `name`, `family`, `dtype`, `file`, `doc`, `determinism`, `shapes`, `needs`
+    (the capability without which a device refuses it)."""
 
-    __slots__ = ("name", "family", "dtype", "file", "doc", "determinism", "shapes")
+    __slots__ = ("name", "family", "dtype", "file", "doc", "determinism", "shapes", "needs")
 
     def __init__(self, raw):
         self.name, self.family, self.file, self.doc = text(raw.name), text(raw.family), text(raw.file), text(raw.doc)
         self.determinism, self.shapes, self.dtype = text(raw.determinism), text(raw.shapes), DTYPE_NAMES[raw.dtype]
+        self.needs = text(raw.needs)
 
     def __repr__(self):
         return f"<{self.name} {self.dtype}: {self.doc}>"
@@ -213,6 +216,8 @@ class Kernel:
         for name, view in views.items():
             a = arguments[at]
             a.name, a.kind, a.dtype, a.data, a.bytes = handle.by_name[name].raw_name, BUFFER, DTYPES[view.dtype], view.pointer, view.bytes
+            if handle.by_name[name].tensor:
+                a.rank, a.dims = len(view.shape), (c_uint64 * len(view.shape))(*reversed(view.shape))
             at += 1
         for name, value in scalars.items():
             a = arguments[at]

@@ -69,16 +69,17 @@ class DeviceInfo(Structure):
 
 class KernelInfo(Structure):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("family", c_char_p), ("file", c_char_p), ("doc", c_char_p),
-                ("determinism", c_char_p), ("shapes", c_char_p), ("dtype", c_int), ("parameters", c_uint32), ("has_grid", c_uint32)]
+                ("determinism", c_char_p), ("shapes", c_char_p), ("dtype", c_int), ("parameters", c_uint32), ("has_grid", c_uint32),
+                ("needs", c_char_p)]
 
 
 class Parameter(Structure):
-    _fields_ = [("size", c_size_t), ("name", c_char_p), ("kind", c_int), ("dtype", c_int), ("optional", c_uint32)]
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("kind", c_int), ("dtype", c_int), ("optional", c_uint32), ("tensor", c_uint32)]
 
 
 class Argument(Structure):
     _fields_ = [("name", c_char_p), ("kind", c_int), ("dtype", c_int), ("data", c_void_p), ("bytes", c_uint64),
-                ("integer", c_int64), ("real", c_double)]
+                ("integer", c_int64), ("real", c_double), ("rank", c_uint32), ("dims", POINTER(c_uint64)), ("strides", POINTER(c_uint64))]
 
 
 class LaunchOptions(Structure):

@@ -39,7 +39,7 @@ const KernelEntry& find_entry(std::string_view name, iron_dtype dtype) {
 iron_kernel_info describe(const KernelEntry& e, const KernelInstance& instance) {
   iron_kernel_info i{};
   i.name = e.name.c_str(), i.family = e.family.c_str(), i.file = e.file.c_str(), i.doc = e.doc.c_str();
-  i.determinism = e.determinism.c_str(), i.shapes = e.shapes.c_str();
+  i.determinism = e.determinism.c_str(), i.shapes = e.shapes.c_str(), i.needs = e.needs.c_str();
   i.dtype = static_cast<iron_dtype>(e.dtype);
   i.parameters = static_cast<uint32_t>(instance.parameters().size()), i.has_grid = instance.has_grid();
   return i;
@@ -87,6 +87,26 @@ u64 scalar_bits(const iron_kernel& k, const detail::NamedField& p, const iron_ar
   return static_cast<u64>(v) & (bits == 64 ? ~u64{0} : (u64{1} << bits) - 1);
 }
 
+TensorShape tensor_shape(const iron_kernel& k, const detail::NamedField& p, const iron_argument& a) {
+  TensorShape s;
+  if (a.rank < 1 || a.rank > 5 || !a.dims)
+    throw Fault(IRON_INVALID_ARGUMENT, "C13",
+                fmt::format("tensor {} of {} has no dimensions", p.name, k.entry->full_name()),
+                "give 1 to 5 of them with iron_tensor()");
+  s.rank = a.rank;
+  u64 packed = dtype_size(p.ops->dtype);
+  for (u32 i = 0; i < a.rank; ++i) {
+    s.dims[i] = a.dims[i];
+    s.strides[i] = i == 0 || !a.strides ? packed : a.strides[i - 1];
+    if (s.strides[i] % dtype_size(p.ops->dtype))
+      throw Fault(IRON_INVALID_ARGUMENT, "C13",
+                  fmt::format("a stride of tensor {} of {} is {} bytes, no whole number of elements", p.name,
+                              k.entry->full_name(), s.strides[i]));
+    packed *= a.dims[i];
+  }
+  return s;
+}
+
 LaunchArg bind_one(const iron_kernel& k, const detail::NamedField& p, const iron_argument& a) {
   const bool scalar = p.ops->kind == Kind::scalar;
   if (scalar != (a.kind != IRON_ARGUMENT_BUFFER))
@@ -97,7 +117,7 @@ LaunchArg bind_one(const iron_kernel& k, const detail::NamedField& p, const iron
   if (scalar) {
     const u64 bits = scalar_bits(k, p, a);
     p.ops->set(p.at, bits);
-    return {nullptr, 0, bits};
+    return {nullptr, 0, bits, {}};
   }
   if (static_cast<int>(a.dtype) != static_cast<int>(p.ops->dtype))
     throw Fault(IRON_WRONG_TYPE, "D25",
@@ -106,8 +126,16 @@ LaunchArg bind_one(const iron_kernel& k, const detail::NamedField& p, const iron
                 "convert the data, or take the kernel for its type");
   if (!a.data && a.bytes)
     throw Fault(IRON_INVALID_ARGUMENT, "D25", fmt::format("buffer {} of {} is NULL", p.name, k.entry->full_name()));
+  if (p.ops->tensor) {
+    const TensorShape shape = tensor_shape(k, p, a);
+    p.ops->bind_tensor(p.at, BufferRef{a.data, a.bytes, true}, shape);
+    return {a.data, a.bytes, 0, shape};
+  }
+  if (a.rank)
+    throw Fault(IRON_INVALID_ARGUMENT, "C13",
+                fmt::format("buffer {} of {} is no tensor: it takes no dimensions", p.name, k.entry->full_name()));
   p.ops->bind(p.at, BufferRef{a.data, a.bytes, true});
-  return {a.data, a.bytes, 0};
+  return {a.data, a.bytes, 0, {}};
 }
 
 /// Every parameter's argument, bound to the kernel object and in the order of a launch.
@@ -252,7 +280,7 @@ iron_status iron_kernel_parameter(const iron_kernel* kernel, size_t index, iron_
                : p.ops->access == detail::Access::in  ? IRON_IN
                : p.ops->access == detail::Access::out ? IRON_OUT
                                                       : IRON_INOUT;
-    out.dtype = static_cast<iron_dtype>(p.ops->dtype), out.optional = p.ops->optional;
+    out.dtype = static_cast<iron_dtype>(p.ops->dtype), out.optional = p.ops->optional, out.tensor = p.ops->tensor;
     give(parameter, out, "parameter");
   });
 }

@@ -189,6 +189,9 @@ static void launches(iron_device* device) {
   REFUSED(iron_launch(softmax, bad, 3, NULL), IRON_INVALID_ARGUMENT, "no parameter 'z'");
   WITH(2, iron_memory("y", IRON_F32, x, sizeof x))
   REFUSED(iron_launch(softmax, bad, 3, NULL), IRON_INVALID_ARGUMENT, "twice");
+  const uint64_t sizes[] = {columns, rows};
+  WITH(2, iron_tensor("x", IRON_F32, x, sizeof x, 2, sizes, NULL))
+  REFUSED(iron_launch(softmax, bad, 3, NULL), IRON_INVALID_ARGUMENT, "no tensor");
   WITH(2, iron_integer("x", 3)) REFUSED(iron_launch(softmax, bad, 3, NULL), IRON_WRONG_TYPE, "buffer, not a scalar");
   WITH(0, iron_memory("n", IRON_U32, x, 4))
   REFUSED(iron_launch(softmax, bad, 3, NULL), IRON_WRONG_TYPE, "scalar, not a buffer");
@@ -305,7 +308,10 @@ static void zeros(iron_device* device) {
     for (; count < info.parameters && count < 64; ++count) {
       iron_parameter p = {.size = sizeof p};
       CHECK(iron_kernel_parameter(k, count, &p) == IRON_OK);
-      args[count] = p.kind == IRON_SCALAR ? iron_integer(p.name, 0) : iron_memory(p.name, p.dtype, NULL, 0);
+      static const uint64_t empty[2] = {0, 0};
+      args[count] = p.tensor                ? iron_tensor(p.name, p.dtype, NULL, 0, 2, empty, NULL)
+                    : p.kind == IRON_SCALAR ? iron_integer(p.name, 0)
+                                            : iron_memory(p.name, p.dtype, NULL, 0);
     }
     iron_launch_options grid = {.size = sizeof grid};
     const iron_status status = iron_kernel_grid(k, args, count, &grid);
