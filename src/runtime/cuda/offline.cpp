@@ -12,7 +12,8 @@ namespace iron::runtime::cuda {
 OfflineResult compile_offline(const OfflineJob& job, const DiskCache* cache) {
   OfflineResult r;
   try {
-    r.kernel = compile_cubin(*job.optimised, job.threads, job.arch, cache, {.dependent_launch = true});
+    r.kernel =
+        compile_cubin(*job.optimised, job.threads, job.arch, cache, {.dependent_launch = true, .matrix = matrix_use()});
     r.report = ptxas_report(r.kernel.binary.log);
   } catch (const Error& e) {
     // A capability or a limit that the architecture lacks is a refusal, anything else a fault.
