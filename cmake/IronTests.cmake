@@ -6,7 +6,7 @@ set(IRON_RESULTS_DIR ${CMAKE_BINARY_DIR}/results)
 file(MAKE_DIRECTORY ${IRON_RESULTS_DIR})
 
 # Folders of tests/ that are too heavy for the sanitizer legs, or load what has a sanitizer into a program without; every other folder runs there too.
-set(IRON_HEAVY_FOLDERS capi cli compile_fail cpu emit fuzz kernels math model mutation package perf python tier tools)
+set(IRON_HEAVY_FOLDERS capi cli compile_fail cpu cuda emit fuzz kernels math model mutation package perf python tier tools)
 
 # What the sanitizer legs build and run (ctest label `unit`).
 add_custom_target(iron_unit_tests)

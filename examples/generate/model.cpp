@@ -33,7 +33,7 @@ BufferRef part(const Buffer<T>& b, u64 count, u64 at = 0) {
 Model::~Model() = default;
 
 Model::Model(const Gguf& file, const Device& device, u32 context, Policy policy)
-    : config_(read_llama_config(file)), device_(device), policy_(policy) {
+    : config_(read_llama_config(file)), device_(device), policy_(policy), stream_(device) {
   const LlamaConfig& c = config_;
   const LlamaWeights weights = find_llama_weights(file, c);
   if (c.head_dim % 32 != 0 || c.width % 32 != 0 || c.feed_forward % 32 != 0)
@@ -81,6 +81,9 @@ Model::Model(const Gguf& file, const Device& device, u32 context, Policy policy)
   logits_ = device_.buffer<f32>(c.vocabulary), filtered_ = device_.buffer<f32>(c.vocabulary);
   temperature_ = device_.buffer<f32>(1), uniform_ = device_.buffer<f32>(1);
   decode_ = program_for(1);
+  decode_graph_ = stream_.capture([&] {
+    for (const Launch& l : decode_) stream_.launch(l.kernel, l.args, l.geometry, {.overlap = true});
+  });
 }
 
 // One packed matrix of tensors that lie one after the other: whole panels of rows, one format.
@@ -307,6 +310,17 @@ void Model::run(Program& program) const {
   }
 }
 
+// A step of one token is one replay; only the position differs from step to step.
+void Model::replay_decode() {
+  for (std::size_t i = 0; i < decode_.size(); ++i) {
+    if (decode_[i].moving.empty()) continue;
+    for (const std::size_t at : decode_[i].moving) decode_[i].args[at].scalar = position_;
+    decode_graph_.set_args(i, decode_[i].args);
+  }
+  stream_.replay(decode_graph_);
+  stream_.synchronize();
+}
+
 void Model::feed(std::span<const TokenId> tokens) {
   if (tokens.empty()) throw Error("MODEL04", "no tokens to feed", "feed at least one");
   if (tokens.size() > capacity_ - position_)
@@ -321,7 +335,10 @@ void Model::feed(std::span<const TokenId> tokens) {
     const u32 n = static_cast<u32>(std::min<u64>(tokens.size(), batch));
     if (n != 1 && n != prefill_tokens_) prefill_ = program_for(n), prefill_tokens_ = n;
     ids_.upload(tokens.first(n));
-    run(n == 1 ? decode_ : prefill_);
+    if (n == 1)
+      replay_decode();
+    else
+      run(prefill_);
     position_ += n;
     tokens = tokens.subspan(n);
   }

@@ -12,6 +12,7 @@
 #include "generate/tokenizer.h"
 #include "gguf/codec.h"
 #include "iron/runtime/device.h"
+#include "iron/runtime/stream.h"
 
 namespace iron::model {
 
@@ -82,6 +83,7 @@ class Model {
   void add_layer(Program& program, const Layer& layer, u32 tokens) const;
   Program program_for(u32 tokens) const;
   void run(Program& program) const;
+  void replay_decode();
   void draw(const Sampling& options);
 
   LlamaConfig config_;
@@ -103,6 +105,8 @@ class Model {
   Buffer<f32> scales_;
   Buffer<i32> offsets_;
   Program decode_, prefill_;
+  Stream stream_;
+  Graph decode_graph_;  ///< the launches of decode_
   u32 prefill_tokens_ = 0;
   u64 draws_ = 0;
 };

@@ -8,7 +8,8 @@ namespace iron::kernels {
 /// Blocking of a GEMM: a threadgroup computes bm x bn of C, bk terms a step, with that many simdgroups.
 struct GemmSpec {
   u32 bm = 64, bn = 64, bk = 16, simdgroups = 4;
-  u32 pad = 4;  ///< elements between staged rows, against bank conflicts
+  u32 pad =
+      8;  ///< elements between staged rows, against bank conflicts; rows of 16-bit elements stay aligned to 16 bytes
 
   constexpr u32 threads() const { return 32 * simdgroups; }
   Grid grid(u32 m, u32 n, u32 depth = 1) const {

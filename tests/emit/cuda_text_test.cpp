@@ -209,6 +209,55 @@ TEST(CudaText, ADependentKernelWaitsBeforeItsFirstAccess) {
   }
 }
 
+constexpr std::string_view tile_product = R"(kernel @k(%x: in T, %y: out f32) threadgroup exact {
+  %a = shared.new<4096> : shared T
+  %b = shared.new<4096> : shared T
+  %i = thread_id : index
+  %v = load %x[%i] : T
+  store %a[%i], %v
+  store %b[%i], %v
+  barrier
+  %c = tile.new<T, threadgroup> : tile f32[64 x 64]
+  tile.zero %c
+  tile.mma<16> %c, %a, 0, 24, %b, 0, 72
+  tile.store %c, %y, 0, 64, 64, 64
+}
+)";
+std::string tile_text(std::string_view type, emit::MatrixUse matrix, std::string_view more = {}) {
+  std::string text(tile_product);
+  for (std::size_t at; (at = text.find(" T")) != std::string::npos;) text.replace(at + 1, 1, type);
+  for (std::size_t at; (at = text.find("<T")) != std::string::npos;) text.replace(at + 1, 1, type);
+  if (!more.empty()) text.insert(text.find("  tile.store"), more);
+  return emit::emit_cuda(ir::parse(text), {128, 1, 1}, target::profile("sm_90a"), {.matrix = matrix}).text;
+}
+
+TEST(CudaText, TilesOf16BitsTakeTheMatrixUnit) {
+  const auto unit = tile_text("bf16", emit::MatrixUse::automatic);
+  EXPECT_NE(unit.find("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), std::string::npos) << unit;
+  EXPECT_NE(unit.find("ldmatrix.sync.aligned.m8n8.x4.shared.b16"), std::string::npos);
+  EXPECT_NE(unit.find("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16"), std::string::npos);
+  for (const auto& plain : {tile_text("bf16", emit::MatrixUse::software), tile_text("f32", emit::MatrixUse::automatic)})
+    EXPECT_EQ(plain.find("mma.sync"), std::string::npos);
+  // Who looks at own elements sees the map that every device has.
+  const auto shown = tile_text("bf16", emit::MatrixUse::automatic,
+                               "  %q = tile.get %c, 0 : f32\n  %w = add %q, %q : f32\n  tile.set %c, 0, %w\n");
+  EXPECT_EQ(shown.find("mma.sync"), std::string::npos);
+  try {
+    tile_text("f32", emit::MatrixUse::required);
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), "EMIT01");
+    EXPECT_NE(std::string(e.what()).find("matrix unit"), std::string::npos);
+  }
+}
+
+TEST(CudaText, TilesOfF32AreOuterProductsInRegisters) {
+  const auto s = tile_text("f32", emit::MatrixUse::automatic);
+  EXPECT_NE(s.find("a_own[8][4]"), std::string::npos) << s;
+  EXPECT_NE(s.find("b_own[4]"), std::string::npos) << s;
+  EXPECT_NE(s.find("Vec<f32, 4, 16>*)(tile_1 + "), std::string::npos) << s;
+}
+
 TEST(CudaText, NamesNeverCollide) {
   const auto s = kernel_text(cuda(R"(kernel @float(%int: in f32, %t: out f32, %fma_f32: scalar f32) elementwise exact {
   %i = grid_thread_id : index

@@ -4,10 +4,13 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include "app.h"
 #include "bench/session.h"
 #include "bundle.h"
+#include "equality.h"
 #include "filters.h"
 #include "maker.h"
 #include "messages.h"
@@ -21,7 +24,7 @@ namespace {
 
 struct TestOptions {
   Filters filters;
-  std::string backend = default_backend(), failures;
+  std::string backend = default_backend(), failures, against, digests;
   bool show_progress = false, fail_fast = false, list = false, summary = false, detailed = false, sanitize = false,
        bench_shapes = false;
   u64 seed = 1;
@@ -31,6 +34,7 @@ struct Row {
   const CaseSource* source;
   runtime::Outcome outcome;
   double seconds;
+  enum { not_compared, equal, exempt, different } equality = not_compared;
 };
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -87,6 +91,8 @@ class TestRun {
       throw Error("TOOL03",
                   fmt::format("the selected kernels need what {} lacks: nothing was tested", device->info().name),
                   "'iron test --list --json' shows what each needs");
+    if (!options_.against.empty()) reference_.emplace(options_.against, options_.seed);
+    if (!options_.digests.empty()) digests_ = "# results of " + device->info().name + "\n";
     messages_.start(options_.sanitize ? "test --sanitize" : "test", sources_.size(), &device->info());
     const auto start = std::chrono::steady_clock::now();
     {
@@ -112,9 +118,10 @@ class TestRun {
       if (options_.sanitize) {
         auto result = sanitize(s, options_.seed);
         row.outcome = std::move(result.outcome), findings = std::move(result.findings);
-      } else if (const auto made = maker.next(); made.c)
+      } else if (const auto made = maker.next(); made.c) {
         row.outcome = guarded(device, *made.c, s.tolerance);
-      else
+        if (row.outcome.passed) compare(row, *made.c);
+      } else
         row.outcome = {false, 0, 0, made.error};
       row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       progress.advance();
@@ -130,6 +137,29 @@ class TestRun {
       return runtime::run_case(device, c, tolerance);
     } catch (const std::exception& e) {
       return {false, 0, 0, e.what()};
+    }
+  }
+
+  // The outputs that the device left against those of the reference, bit for bit.
+  void compare(Row& row, const Case& c) {
+    if (!reference_ && digests_.empty()) return;
+    try {
+      const auto digest = result_digest(c);
+      if (!digests_.empty()) digests_ += digest + "\t" + digest_key(*row.source) + "\n";
+      if (!reference_) return;
+      const auto expected = reference_->digest(*row.source);
+      if (expected.empty()) return;
+      row.equality = digest == expected ? Row::equal : Row::different;
+      if (row.equality == Row::equal) return;
+      if (const auto why = exempt_from_equality(*row.source->entry, c, options_.backend)) {
+        row.equality = Row::exempt;
+        exempt_[*why].insert(row.source->entry->full_name());
+        return;
+      }
+      row.outcome.passed = false;
+      row.outcome.message = fmt::format("the results are not those of {}, bit for bit", reference_->name());
+    } catch (const std::exception& e) {
+      row.outcome.passed = false, row.outcome.message = e.what();
     }
   }
 
@@ -191,7 +221,16 @@ class TestRun {
 
   int finish(const std::string& device, double seconds) {
     const std::size_t failed = failures_.size(), passed = rows_.size() - failed;
-    messages_.done(counts(passed, failed, 0));
+    auto totals = counts(passed, failed, 0);
+    const auto having = [&](auto equality) {
+      return std::count_if(rows_.begin(), rows_.end(), [&](const Row& r) { return r.equality == equality; });
+    };
+    if (reference_) {
+      totals["equal"] = having(Row::equal), totals["exempt"] = having(Row::exempt);
+      totals["different"] = having(Row::different);
+    }
+    messages_.done(totals);
+    if (!digests_.empty()) write_file(options_.digests, digests_);
     if (!globals_.json) {
       if (options_.summary) print_summary();
       const auto left_out = sources_.size() - rows_.size();
@@ -199,9 +238,21 @@ class TestRun {
       const auto text = failed ? fmt::format("{} of {} cases failed on {}{}", failed, rows_.size(), device, rest)
                                : fmt::format("{} cases of {} kernels passed on {} in {}", passed, kernels_, device,
                                              duration(seconds));
+      if (reference_) {
+        fmt::print("{} cases equal those of {} bit for bit, {} differ with a reason, {} differ, {} were not compared\n",
+                   having(Row::equal), reference_->name(), having(Row::exempt), having(Row::different),
+                   having(Row::not_compared));
+        for (const auto& [why, kernels] : exempt_) {
+          std::string names;
+          for (const auto& k : kernels) names += (names.empty() ? "" : ", ") + k;
+          fmt::print("  {}: {}\n", why, names);
+        }
+      }
       fmt::print("{}\n", styled(failed ? Style::red : Style::green, text));
     }
-    return failed == 0 && passed > 0 ? success : failure;
+    // An equality of nothing proves nothing.
+    const bool compared = !reference_ || having(Row::equal) > 0;
+    return failed == 0 && passed > 0 && compared ? success : failure;
   }
 
   // A row a family, or with --detailed a kernel x dtype.
@@ -254,10 +305,15 @@ class TestRun {
   Messages messages_;
   std::vector<Row> rows_;
   std::vector<std::string> failures_;
+  std::optional<Reference> reference_;
+  std::string digests_;
+  std::map<std::string, std::set<std::string>> exempt_;  ///< kernels by the reason for which their results may differ
 };
 
 int run(const Globals& globals, const TestOptions& options) {
   if (options.detailed && !options.summary) throw UsageError("--detailed needs --summary");
+  if (options.sanitize && (!options.against.empty() || !options.digests.empty()))
+    throw UsageError("--sanitize runs schedules, not one result: it goes neither with --against nor with --digests");
   const auto entries = options.filters.select(standard_library());
   if (entries.empty())
     throw Error(
@@ -280,6 +336,7 @@ void add_test(CLI::App& app, const Globals& globals, Action& action) {
                          "  iron test softmax --backend interpreter      kernels whose name holds softmax\n"
                          "  iron test --match-group norm --summary\n"
                          "  iron test rms_norm --sanitize                every schedule, every check\n"
+                         "  iron test --backend cuda --against cpu       also the same bits on both devices\n"
                          "  iron test --list --json                      one row a kernel x dtype");
   sub->alias("t");
   auto o = std::make_shared<TestOptions>();
@@ -292,6 +349,10 @@ void add_test(CLI::App& app, const Globals& globals, Action& action) {
   sub->add_flag("--detailed", o->detailed, "With --summary: a row a kernel and dtype");
   sub->add_flag("--sanitize", o->sanitize, "In the interpreter under every schedule, with all findings");
   sub->add_flag("--bench-shapes", o->bench_shapes, "The shapes of the benches too");
+  sub->add_option("--against", o->against,
+                  "Results must also equal, bit for bit, those of this backend or of a file of --digests")
+      ->type_name("BACKEND|FILE");
+  sub->add_option("--digests", o->digests, "Write a hash of every case's results")->type_name("FILE");
   sub->add_option("--seed", o->seed, "Seed of the test data")->type_name("N");
   sub->add_option("--failures", o->failures, "Where bundles of failing cases go")->type_name("DIR");
   sub->callback([&globals, &action, o] { action = [&globals, o] { return run(globals, *o); }; });

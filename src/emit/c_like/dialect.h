@@ -15,6 +15,9 @@ struct ArgSlot {
   bool operator==(const ArgSlot&) const = default;
 };
 
+struct MatrixShape;
+struct TileLayout;
+
 class Dialect {
  public:
   virtual ~Dialect() = default;
@@ -35,6 +38,10 @@ class Dialect {
   virtual std::string group_count(int axis) const = 0;
   /// First statement of a kernel that may be set up while the one before it ends: it waits for that one, or is empty.
   virtual std::string await_predecessor() const { return {}; }
+  /// The matrix unit's product for an input and an accumulator; all zero where it has none.
+  virtual MatrixShape matrix_unit(DType input, DType acc) const;
+  /// The product `tile.mma` of a tile in fragments, by that unit.
+  virtual void matrix_product(Emitter& e, ir::OpId mma, const TileLayout& tile) const;
   virtual std::string barrier() const = 0;
   virtual std::string simd_barrier() const = 0;
   virtual std::string unroll_pragma() const = 0;

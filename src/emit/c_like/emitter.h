@@ -16,6 +16,8 @@ namespace iron::emit {
 
 /// Parts of the tier's emission rules that tests leave out, to see that the gate notices.
 enum LeaveOut : u32 { no_fence = 1u << 0, no_pin = 1u << 1, no_unroll_1 = 1u << 2 };
+/// How tiles use matrix units: where one fits, never, or always (and what does not fit is refused).
+enum class MatrixUse : u8 { automatic, software, required };
 
 struct EmitOptions {
   Dim3 threads;  ///< threads of a threadgroup: constants in the text
@@ -23,6 +25,7 @@ struct EmitOptions {
   u64 static_shared_limit = 48 * 1024;
   bool await_predecessor = false;
   u32 leave_out = 0;  ///< LeaveOut bits
+  MatrixUse matrix = MatrixUse::software;
 };
 
 struct Source {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "emit/c_like/shared_table.h"
+#include "emit/c_like/tile_layout.h"
 #include "emit/cuda/rows.h"
 #include "emit/cuda/tier.h"
 #include "target/requirement.h"
@@ -118,6 +119,15 @@ class Cuda final : public Dialect {
   std::string await_predecessor() const override {
     return R"(asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");)";
   }
+  MatrixShape matrix_unit(DType input, DType acc) const override {
+    const bool narrow = input == DType::f16 || input == DType::bf16;
+    if (narrow && acc == DType::f32) return {16, 8, 16};
+    if ((input == DType::i8 || input == DType::u8) && acc == DType::i32) return {16, 8, 32};
+    return {};
+  }
+  void matrix_product(Emitter& e, ir::OpId mma, const TileLayout& tile) const override {
+    cuda::matrix_product(e, mma, tile);
+  }
   std::string barrier() const override { return "__syncthreads();"; }
   std::string simd_barrier() const override { return "__syncwarp();"; }
   std::string unroll_pragma() const override { return "#pragma unroll"; }
@@ -148,6 +158,8 @@ Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profil
   o.index_is_32 = options.index_is_32 || ir::uses_tier(optimised);
   o.leave_out = options.leave_out;
   o.static_shared_limit = profile.static_shared_bytes;
+  // Every profile from sm_80 on has mma.sync of all of these shapes; `generic` has none.
+  if (profile.atoms.has(target::Atom::mma_bf16)) o.matrix = options.matrix;
   o.await_predecessor = options.dependent_launch && profile.atoms.has(target::Atom::dependent_launch);
   return Emitter(optimised, cuda_dialect(), o).run();
 }

@@ -55,4 +55,7 @@ void frag_fold(Emitter&, ir::OpId);
 void frag_put(Emitter&, ir::OpId);
 void packed_op(Emitter&, ir::OpId);
 
+// mma.cpp
+void matrix_product(Emitter&, ir::OpId, const TileLayout&);
+
 }  // namespace iron::emit::cuda

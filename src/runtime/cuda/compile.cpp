@@ -5,10 +5,21 @@
 
 #include <cstdlib>
 
+#include "iron/error.h"
+
 namespace iron::runtime::cuda {
 
 std::vector<std::string> nvrtc_options() {
   return {"--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--ptxas-options=-v"};
+}
+
+emit::MatrixUse matrix_use() {
+  const char* set = std::getenv("IRON_CUDA_MMA");
+  const std::string_view word = set ? set : "";
+  if (word.empty() || word == "auto") return emit::MatrixUse::automatic;
+  if (word == "software") return emit::MatrixUse::software;
+  if (word == "required") return emit::MatrixUse::required;
+  throw Error("CUDA04", fmt::format("IRON_CUDA_MMA is '{}'", word), "use auto, software or required");
 }
 
 PtxasReport ptxas_report(const std::string& log) {

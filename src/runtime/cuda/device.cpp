@@ -103,9 +103,9 @@ std::shared_ptr<Executable> CudaBackend::prepare(const ir::Kernel& optimised, Di
   const Hash128 key = hash128(fmt::format("{} {} {}\n{}", threads.x, threads.y, threads.z, ir::print(optimised)));
   const std::lock_guard lock(mutex_);
   if (const auto it = prepared_.find(key); it != prepared_.end()) return it->second;
-  auto exe = std::make_shared<CudaExecutable>(
-      driver_, optimised, threads,
-      compile_cubin(optimised, threads, info_.architecture, &cache_, {.dependent_launch = true}));
+  auto exe = std::make_shared<CudaExecutable>(driver_, optimised, threads,
+                                              compile_cubin(optimised, threads, info_.architecture, &cache_,
+                                                            {.dependent_launch = true, .matrix = matrix_use()}));
   prepared_.emplace(key, exe);
   return exe;
 }
