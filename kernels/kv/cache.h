@@ -79,28 +79,40 @@ struct QuantizeKv {
   }
 };
 
+/// A thread a word of codes of a row, a threadgroup row a position and a head; rows: positions of all heads.
+inline Grid dequant_grid(u32 row_words, u32 positions, u64 rows) {
+  return {Threadgroups{(row_words + 31) / 32, positions, positions == 0 ? 0 : static_cast<u32>(rows / positions)},
+          Threads{32}};
+}
+
 /// out[h, j] = the row cache[h, j] decoded, j < positions      out: [kv heads, positions, D]; a thread a word of codes
 template <class T>
 struct BulkDequantKv {
+  static constexpr Mode mode = Mode::Grid3D;
+
   In<u32> words;
   In<T> scales, biases;
   Out<T> out;
   Scalar<u32> head_dim, max_seq, positions;
   AffineFormat format;
 
-  Grid grid() const { return Grid::for_items(out.size() * format.bits / 32); }
+  Grid grid() const {
+    return dequant_grid(head_dim.value() * format.bits / 32, positions.value(), out.size() / head_dim.value());
+  }
 
   void operator()() const {
     const u32 per_word = 32 / format.bits;
-    const auto i = grid_thread_id();
-    const Val<Index> row_words = cast<Index>(head_dim) / per_word, row = i / row_words, part = i % row_words;
-    const auto cached = row / positions * max_seq + row % positions;
-    const auto group = cached * (head_dim / format.group) + part / (format.group / per_word);
-    const auto scale = cast<f32>(scales[group]), bias = cast<f32>(biases[group]);
-    const auto codes = read_codes(words, cached * row_words + part, per_word, format.bits);
-    for (u32 j = 0; j < per_word; ++j) {
-      const auto v = affine_value(codes[j], scale, bias);
-      out[i * per_word + j] = cast<T>(v);
+    const Val<Index> part = grid_position(Axis::x), row_words = cast<Index>(head_dim) / per_word;
+    const auto position = grid_position(Axis::y), head = grid_position(Axis::z);
+    const auto cached = head * max_seq + position, row = head * positions + position;
+    if_(part < row_words) {
+      const auto group = cached * (head_dim / format.group) + part / (format.group / per_word);
+      const auto scale = cast<f32>(scales[group]), bias = cast<f32>(biases[group]);
+      const auto codes = read_codes(words, cached * row_words + part, per_word, format.bits);
+      for (u32 j = 0; j < per_word; ++j) {
+        const auto v = affine_value(codes[j], scale, bias);
+        out[row * head_dim + part * per_word + j] = cast<T>(v);
+      }
     }
   }
 };
@@ -149,23 +161,27 @@ struct QuantizeKvFp8 {
 /// out[h, j] = the row cache[h, j] decoded, j < positions      out: [kv heads, positions, D]; a thread a word of codes
 template <class T>
 struct BulkDequantKvFp8 {
+  static constexpr Mode mode = Mode::Grid3D;
+
   In<u32> words;
   In<T> scales;
   Out<T> out;
   Scalar<u32> head_dim, max_seq, positions;
   Fp8KvFormat format;
 
-  Grid grid() const { return Grid::for_items(out.size() / 4); }
+  Grid grid() const { return dequant_grid(head_dim.value() / 4, positions.value(), out.size() / head_dim.value()); }
 
   void operator()() const {
-    const auto i = grid_thread_id();
-    const Val<Index> row_words = cast<Index>(head_dim) / 4, row = i / row_words, part = i % row_words;
-    const auto cached = row / positions * max_seq + row % positions;
-    const auto scale = cast<f32>(scales[cached * (head_dim / format.group) + part / (format.group / 4)]);
-    const auto word = words[cached * row_words + part];
-    for (u32 j = 0; j < 4; ++j) {
-      const auto v = decode_small_float(format.type, word >> (8 * j)) * scale;
-      out[i * 4 + j] = cast<T>(v);
+    const Val<Index> part = grid_position(Axis::x), row_words = cast<Index>(head_dim) / 4;
+    const auto position = grid_position(Axis::y), head = grid_position(Axis::z);
+    const auto cached = head * max_seq + position, row = head * positions + position;
+    if_(part < row_words) {
+      const auto scale = cast<f32>(scales[cached * (head_dim / format.group) + part / (format.group / 4)]);
+      const auto word = words[cached * row_words + part];
+      for (u32 j = 0; j < 4; ++j) {
+        const auto v = decode_small_float(format.type, word >> (8 * j)) * scale;
+        out[row * head_dim + part * 4 + j] = cast<T>(v);
+      }
     }
   }
 };

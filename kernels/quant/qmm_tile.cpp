@@ -85,6 +85,8 @@ void register_qmm_tile(Registry& r) {
   add(r, "qmm_mma_m16_int8", {.bits = 8, .group = 64}, low);
   add(r, "qmm_mma_int2", {.bits = 2, .group = 64}, full);
   for (const u32 bits : {3u, 5u, 6u}) add(r, "qmm_mma_b" + std::to_string(bits), {.bits = bits, .group = 32}, full);
+  add(r, "qmm_nax", {.bits = 4, .group = 64}, full);
+  add(r, "qmm_nax_int8", {.bits = 8, .group = 64}, full);
   add(r, "qmm_mma_mpp", {.bits = 4, .group = 64}, single);
   add(r, "qmm_mma_mpp_int8", {.bits = 8, .group = 32}, single);
 }
