@@ -1,7 +1,7 @@
 // Bodies of the kernels over Q4_K and Q6_K blocks, tests and benches.
 #include "gguf/k_blocks.h"
 
-#include "iron/library.h"
+#include "gguf/fixture.h"
 #include "registry.h"
 
 namespace iron::kernels {
@@ -45,47 +45,20 @@ void GgufKEmbedding::operator()() const {
 }
 
 namespace {
+// A random matrix as a file has it, and its values.
 struct Matrix {
   Array<u8> blocks;
   std::vector<f32> values;
 };
-// Random codes and scales under block scales near those of a model.
 Matrix matrix(Gen& g, GgufType type, u64 rows, u64 cols) {
-  const auto& format = quant::gguf_format(type);
-  std::vector<std::byte> bytes(rows * cols / format.elements * format.bytes);
-  for (auto& b : bytes) b = static_cast<std::byte>(g.next());
-  const auto put = [](std::byte* at, f64 v) {
-    const f16 half(v);
-    std::memcpy(at, &half.bits, 2);
-  };
-  for (u64 at = 0; at < bytes.size(); at += format.bytes) {
-    if (type == GgufType::q4_k) {
-      put(&bytes[at], 1e-3 * (1.0 + g.unit()));
-      put(&bytes[at + 2], 5e-3 * (1.0 + g.unit()));
-    } else {
-      put(&bytes[at + 208], 2e-4 * (1.0 + g.unit()));
-    }
-  }
-  Matrix m{g.from<u8>([&](u64 i) { return std::to_integer<u32>(bytes[i]); }, bytes.size()), {}};
-  m.values.resize(rows * cols);
-  quant::decode(type, bytes, m.values);
-  return m;
+  auto m = random_gguf_matrix(g, type, rows, cols);
+  return {g.from<u8>([&](u64 i) { return std::to_integer<u32>(m.blocks[i]); }, m.blocks.size()), std::move(m.values)};
 }
 
-struct Shape {
-  u32 tokens, rows, cols;
-};
-Case product(Gen& g, GgufType type, u32 block_tokens, Shape s, bool add) {
+Case product(Gen& g, GgufType type, u32 block_tokens, GgufShape s, bool add) {
   const Matrix m = matrix(g, type, s.rows, s.cols);
   const auto x = g.values<f32>(s.tokens, s.cols), residual = g.normal<f32>(3.0, s.tokens, s.rows);
   const auto y = g.output<f32>(s.tokens, s.rows);
-  std::vector<f64> want;
-  for (u64 t = 0; t < s.tokens; ++t)
-    for (u64 r = 0; r < s.rows; ++r) {
-      f64 sum = add ? residual.at(t * s.rows + r) : 0.0;
-      for (u64 c = 0; c < s.cols; ++c) sum += f64{m.values[r * s.cols + c]} * x.at(t * s.cols + c);
-      want.push_back(sum);
-    }
   GgufKMatmul k{.w = m.blocks,
                 .x = x,
                 .residual = {},
@@ -97,7 +70,7 @@ Case product(Gen& g, GgufType type, u32 block_tokens, Shape s, bool add) {
                 .block_tokens = block_tokens};
   if (add) k.residual = In<f32>(residual);
   return Case{k}
-      .expect("y", std::move(want))
+      .expect("y", gguf_product(m.values, x, s, add ? &residual : nullptr))
       .computes(2.0 * s.tokens * s.rows * s.cols)
       .moves(m.blocks.size() + 4 * (x.size() + y.size()));
 }
@@ -130,13 +103,9 @@ void register_gguf_k(Registry& r) {
       const Matrix m = matrix(g, type, rows, cols);
       const auto ids = g.from<u32>([&](u64 i) { return wanted[i]; }, wanted.size());
       const auto out = g.output<f32>(wanted.size(), cols);
-      std::vector<f32> want;
-      for (const u64 id : wanted)
-        want.insert(want.end(), m.values.begin() + static_cast<i64>(id * cols),
-                    m.values.begin() + static_cast<i64>((id + 1) * cols));
       return Case{
           GgufKEmbedding{.table = m.blocks, .ids = ids, .out = out, .rows = rows, .cols = cols, .codec = {type}}}
-          .expect_exact("out", want)
+          .expect_exact("out", gguf_rows(m.values, wanted, cols))
           .moves(wanted.size() * cols * 5);
     };
     e.test("first, last, repeated", exact_match,

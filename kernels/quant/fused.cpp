@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "iron/library.h"
+#include "norm/inverse_rms.h"
 #include "quant/affine_case.h"
 #include "quant/qmv.h"
 #include "registry.h"
@@ -29,12 +30,7 @@ struct RmsNormQgemv {
   }
 
   void operator()() const {
-    Var<f32> squares{0.0f};
-    for (auto i : range(thread_id(), k, threads())) {
-      const auto v = cast<f32>(x[i]);
-      squares += v * v;
-    }
-    const auto scale = rsqrt(threadgroup_sum(squares) / cast<f32>(k) + eps);
+    const auto scale = row_inverse_rms(k, eps, [&](const Val<Index>& i) { return cast<f32>(x[i]); });
     const Val<Index> rows(n);
     const auto n0 = (threadgroup_id() * spec.simdgroups + simdgroup_id()) * spec.rows;
     Vars<f32> sums(spec.rows, 0.0f);

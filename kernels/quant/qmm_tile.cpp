@@ -28,17 +28,14 @@ struct AffineQmmTile {
     const Val<Index> depth(k), rows(n);
     GemmTile<T> tile(spec, true);
     tile.sum.zero();
-    tile.multiply(
-        0, depth,
-        [&](auto r, auto at, auto inside) { return x.load_or(inside && m0 + r < m, (m0 + r) * depth + at, T{}); },
-        [&](auto at, auto col, auto inside) {
-          const auto row = min(n0 + col, rows - 1), term = min(at, depth - 1);
-          const auto code = row * depth + term;
-          const auto group = row * (depth / format.group) + term / format.group;
-          const auto scale = cast<f32>(scales[group]), bias = cast<f32>(biases[group]);
-          const auto v = affine_value(read_code(w, code, format.bits), scale, bias);
-          return cast<T>(select(inside && n0 + col < rows, v, constant<f32>(0.0f)));
-        });
+    tile.multiply(0, depth, block_rows(x, m0, m, depth), [&](auto at, auto col, auto inside) {
+      const auto row = min(n0 + col, rows - 1), term = min(at, depth - 1);
+      const auto code = row * depth + term;
+      const auto group = row * (depth / format.group) + term / format.group;
+      const auto scale = cast<f32>(scales[group]), bias = cast<f32>(biases[group]);
+      const auto v = affine_value(read_code(w, code, format.bits), scale, bias);
+      return cast<T>(select(inside && n0 + col < rows, v, constant<f32>(0.0f)));
+    });
     tile.sum.store(Block(out, m0 * rows + n0, rows), valid(m, m0, spec.bm), valid(rows, n0, spec.bn));
   }
 };
