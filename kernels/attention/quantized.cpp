@@ -44,8 +44,8 @@ struct FlashQuantizedSdpa {
     const auto row = threadgroup_id();
     const Val<Index> base = row / repeat * tokens, all(tokens);
     const auto decoded = [&](const In<u32>& codes, const In<T>& scales, const In<T>& biases) {
-      return [&, group, dim](const Val<Index>& key, const Val<Index>& d) {
-        const auto at = base + key, place = at * (dim / group) + d / group;
+      return [&, group, dim](const Val<Index>& key, const Val<Index>& d, u32 i) {
+        const auto at = base + key, place = at * (dim / group) + 32 * i / group;  // a group is 32 lanes or more
         return affine_value(read_code(codes, at * dim + d, spec.format.bits), cast<f32>(scales[place]),
                             cast<f32>(biases[place]));
       };
@@ -80,7 +80,7 @@ struct Shape {
   bool sinks = false;
 };
 FlashQuantizedSpec spec_of(u32 bits, u32 dim, AttentionMask mask) {
-  return {{.bits = bits, .group = 32}, {.dim = dim, .queries = 1, .keys = attention_keys(dim)}, mask};
+  return {{.bits = bits, .group = 32}, {.dim = dim, .queries = 1, .keys = dim >= 256 ? 2u : 4u}, mask};
 }
 
 template <class T>

@@ -79,7 +79,8 @@ class SimdAttention {
     std::vector<Val<f32>> rows, dots;
     for (u32 j = 0; j < shape_.keys; ++j) {
       keys.emplace_back(key_of(j));
-      for (u32 i = 0; i < n; ++i) rows.push_back(element([&](const Val<Index>& d) { return load_k(keys[j], d); }, i));
+      for (u32 i = 0; i < n; ++i)
+        rows.push_back(element([&](const Val<Index>& d) { return row_element(load_k, keys[j], d, i); }, i));
     }
     for (u32 q = 0; q < shape_.queries; ++q)
       for (u32 j = 0; j < shape_.keys; ++j) {
@@ -96,7 +97,8 @@ class SimdAttention {
 
     std::vector<Val<f32>> values;
     for (u32 j = 0; j < shape_.keys; ++j)
-      for (u32 i = 0; i < n; ++i) values.push_back(element([&](const Val<Index>& d) { return load_v(keys[j], d); }, i));
+      for (u32 i = 0; i < n; ++i)
+        values.push_back(element([&](const Val<Index>& d) { return row_element(load_v, keys[j], d, i); }, i));
     for (u32 q = 0; q < shape_.queries; ++q) {
       const Val<f32> kept = simd_broadcast(keep, first_lane(q, 0));
       std::vector<Val<f32>> weights;
@@ -138,6 +140,14 @@ class SimdAttention {
   }
 
  private:
+  // A loader may ask for i: d is lane + 32 i, so that 32 * i and what follows from it are the same for all lanes.
+  template <class Load>
+  static Val<f32> row_element(Load& load, const Val<Index>& key, const Val<Index>& d, u32 i) {
+    if constexpr (requires { load(key, d, i); })
+      return load(key, d, i);
+    else
+      return load(key, d);
+  }
   // The lane's i-th dimension; zero in a lane that has none.
   template <class Load>
   Val<f32> element(Load load, u32 i) const {
