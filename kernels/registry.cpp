@@ -21,6 +21,11 @@ const Registry& standard_library() {
     kernels::register_qmv(r);
     kernels::register_qvm(r);
     kernels::register_qmm_tile(r);
+    kernels::register_dequant_gemv(r);
+    kernels::register_norm_qgemv(r);
+    kernels::register_batched_projections(r);
+    kernels::register_small_floats(r);
+    kernels::register_moe_down_swiglu(r);
     kernels::register_moe_gather_qmm(r);
     kernels::register_moe_router(r);
     kernels::register_moe_gather_qmm_tile(r);
@@ -44,6 +49,8 @@ const Registry& standard_library() {
 
     kernels::register_hadamard(r);
     kernels::register_fft(r);
+    kernels::register_hadamard_m(r);
+    kernels::register_bluestein(r);
 
     // unary
     kernels::register_unary_exact(r);
@@ -65,7 +72,13 @@ const Registry& standard_library() {
     // language models
     kernels::register_gguf(r);
     kernels::register_gguf_int8(r);
+    kernels::register_gguf_k(r);
     kernels::register_cached_attention(r);
+    kernels::register_sdpa_decode(r);
+    kernels::register_sdpa_several(r);
+    kernels::register_sdpa_prefill(r);
+    kernels::register_flash_quantized(r);
+    kernels::register_kv_cache(r);
     kernels::register_swiglu_rows(r);
     kernels::register_sample_greedy(r);
     return r;

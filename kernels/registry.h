@@ -22,6 +22,11 @@ void register_affine(Registry& r);
 void register_qmv(Registry& r);
 void register_qvm(Registry& r);
 void register_qmm_tile(Registry& r);
+void register_dequant_gemv(Registry& r);
+void register_norm_qgemv(Registry& r);
+void register_batched_projections(Registry& r);
+void register_small_floats(Registry& r);
+void register_moe_down_swiglu(Registry& r);
 void register_moe_gather_qmm(Registry& r);
 void register_moe_router(Registry& r);
 void register_moe_gather_qmm_tile(Registry& r);
@@ -46,6 +51,8 @@ void register_merge(Registry& r);
 // transform
 void register_hadamard(Registry& r);
 void register_fft(Registry& r);
+void register_hadamard_m(Registry& r);
+void register_bluestein(Registry& r);
 // gemv
 
 // unary
@@ -68,7 +75,13 @@ void register_logits(Registry& r);
 // language models
 void register_gguf(Registry& r);
 void register_gguf_int8(Registry& r);
+void register_gguf_k(Registry& r);
 void register_cached_attention(Registry& r);
+void register_sdpa_decode(Registry& r);
+void register_sdpa_several(Registry& r);
+void register_sdpa_prefill(Registry& r);
+void register_flash_quantized(Registry& r);
+void register_kv_cache(Registry& r);
 void register_swiglu_rows(Registry& r);
 void register_sample_greedy(Registry& r);
 

@@ -3,6 +3,7 @@
 
 #include "iron/dsl/kernel.h"
 #include "iron/dsl/tile.h"
+#include "iron/dsl/vec.h"
 
 /// `if_(c) { ... } else if_(d) { ... } else { ... }`. Code that has its own `if_` defines IRON_NO_IF_MACRO and writes
 /// IRON_IF.

@@ -23,9 +23,7 @@ struct SteelGemmFused {
     const auto m0 = threadgroup_id(Axis::y) * spec.bm, n0 = threadgroup_id(Axis::x) * spec.bn;
     GemmTile<T> tile(spec);
     tile.sum.zero();
-    tile.multiply(
-        0, k, [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
-        [&](auto at, auto col, auto inside) { return b.load_or(inside && n0 + col < n, at * n + n0 + col, T{}); });
+    tile.multiply(0, k, block_rows(a, m0, m, k), block_columns(b, n0, n));
     for (auto e : range(tile.sum.elements())) {
       const auto row = m0 + tile.sum.row(e), col = n0 + tile.sum.col(e);
       const auto add = addend.load_or(row < m && col < n, row * n + col, T{});

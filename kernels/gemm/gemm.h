@@ -24,9 +24,7 @@ struct SteelGemm {
     const auto m0 = threadgroup_id(Axis::y) * spec.bm, n0 = threadgroup_id(Axis::x) * spec.bn;
     GemmTile<T> tile(spec);
     tile.sum.zero();
-    tile.multiply(
-        0, k, [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
-        [&](auto at, auto col, auto inside) { return b.load_or(inside && n0 + col < n, at * n + n0 + col, T{}); });
+    tile.multiply(0, k, block_rows(a, m0, m, k), block_columns(b, n0, n));
     tile.sum.store(Block(c, m0 * n + n0, n), valid(m, m0, spec.bm), valid(n, n0, spec.bn));
   }
 };
@@ -47,12 +45,7 @@ struct Gemm {
     const auto r0 = threadgroup_id(Axis::y) * spec.bm, n0 = threadgroup_id(Axis::x) * spec.bn;
     GemmTile<T> tile(spec, true);
     tile.sum.zero();
-    tile.multiply(
-        0, k,
-        [&](auto r, auto at, auto inside) { return input.load_or(inside && r0 + r < rows, (r0 + r) * k + at, T{}); },
-        [&](auto at, auto col, auto inside) {
-          return weight.load_or(inside && n0 + col < n, (n0 + col) * k + at, T{});
-        });
+    tile.multiply(0, k, block_rows(input, r0, rows, k), weight_rows(weight, n0, n, k));
     tile.sum.store(Block(out, r0 * n + n0, n), valid(rows, r0, spec.bm), valid(n, n0, spec.bn));
   }
 };

@@ -28,12 +28,7 @@ struct SteelGemmMasked {
     tile.sum.zero();
     if_(out_mask[tile_row * threadgroups(Axis::x) + tile_col] != 0) {
       for (auto block : range(ceil_div(k, spec.bk))) if_(op_mask[block] != 0) {
-          tile.step(
-              block * spec.bk, k,
-              [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
-              [&](auto at, auto col, auto inside) {
-                return b.load_or(inside && n0 + col < n, at * n + n0 + col, T{});
-              });
+          tile.step(block * spec.bk, k, block_rows(a, m0, m, k), block_columns(b, n0, n));
         }
     }
     tile.sum.store(Block(c, m0 * n + n0, n), valid(m, m0, spec.bm), valid(n, n0, spec.bn));

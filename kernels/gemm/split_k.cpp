@@ -28,10 +28,7 @@ struct SteelGemmSplitK {
     const auto end = min(from + part, k);
     GemmTile<T> tile(spec);
     tile.sum.zero();
-    tile.multiply(
-        from, end,
-        [&](auto r, auto at, auto inside) { return a.load_or(inside && m0 + r < m, (m0 + r) * k + at, T{}); },
-        [&](auto at, auto col, auto inside) { return b.load_or(inside && n0 + col < n, at * n + n0 + col, T{}); });
+    tile.multiply(from, end, block_rows(a, m0, m, k), block_columns(b, n0, n));
     tile.sum.store(Block(partials, (split * m + m0) * n + n0, n), valid(m, m0, spec.bm), valid(n, n0, spec.bn));
   }
 };

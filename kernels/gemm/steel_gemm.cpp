@@ -74,13 +74,6 @@ Case product(Gen& g, u32 m, u32 n, u32 k, GemmSpec spec) {
       .computes(2.0 * m * n * k);
 }
 template <class T>
-Case large(Gen& g, u32 size, GemmSpec spec) {
-  const auto a = g.values<T>(size, size), b = g.values<T>(size, size);
-  const auto c = g.output<T>(size, size);
-  return Case{SteelGemm<T>{.a = a, .b = b, .c = c, .m = size, .n = size, .k = size, .spec = spec}}.computes(
-      2.0 * size * size * size);
-}
-template <class T>
 Case weight_major(Gen& g, u32 rows, u32 n, u32 k) {
   const auto w = g.values<T>(n, k), x = g.values<T>(rows, k);
   const auto y = g.output<T>(rows, n);
@@ -105,7 +98,7 @@ void register_steel_gemm(Registry& r) {
     k.test("ragged on every side", gemm_limit,
            [spec]<class T>(Gen& g) { return product<T>(g, spec.bm + 5, spec.bn + 3, 19, spec); });
     k.test("one row, one term", gemm_limit, [spec]<class T>(Gen& g) { return product<T>(g, 1, 7, 1, spec); });
-    k.bench("512 x 512 x 512", [spec]<class T>(Gen& g) { return large<T>(g, 512, spec); });
+    k.bench("512 x 512 x 512", [spec]<class T>(Gen& g) { return product<T>(g, 512, 512, 512, spec); });
   }
   auto cpu = r.kernel<SteelGemm>("gemm_cpu", "gemm", dtypes<f32, f16, bf16>,
                                  []<class T>(SteelGemm<T>& g) { g.spec = cpu_spec(dtype_of<T>); });
@@ -117,7 +110,8 @@ void register_steel_gemm(Registry& r) {
   cpu.test("two blocks of columns and of depth", gemm_limit, []<class T>(Gen& g) {
     return product<T>(g, 13, 35, 37, {.bm = 12, .bn = 32, .bk = 16, .simdgroups = 1, .pad = 0});
   });
-  cpu.bench("1024 x 1024 x 1024", []<class T>(Gen& g) { return large<T>(g, 1024, cpu_spec(dtype_of<T>)); });
+  cpu.bench("1024 x 1024 x 1024",
+            []<class T>(Gen& g) { return product<T>(g, 1024, 1024, 1024, cpu_spec(dtype_of<T>)); });
 
   auto k = r.kernel<Gemm>("gemm", "gemm", dtypes<f32, f16, bf16>);
   k.doc("out[R,N] = input[R,K] * weight[N,K]^T: a threadgroup of 1024 threads a 32 x 32 block.");

@@ -69,6 +69,29 @@ struct GemmTile {
   Tile<T, f32> sum;
 };
 
+/// Elements of the blocks of a GEMM, for GemmTile::multiply: zero beyond the matrix. block_rows: rows from `first` on
+/// of x [rows, depth], as A; weight_rows: the same as a weight-major B; block_columns: columns from `first` on of x
+/// [depth, columns], as B.
+template <class T>
+auto block_rows(const In<T>& x, const Val<Index>& first, Use<Index> rows, Use<Index> depth) {
+  return [&x, first, rows = Val<Index>(rows), depth = Val<Index>(depth)](const Val<Index>& r, const Val<Index>& at,
+                                                                         const Val<bool>& inside) {
+    return x.load_or(inside && first + r < rows, (first + r) * depth + at, T{});
+  };
+}
+template <class T>
+auto block_columns(const In<T>& x, const Val<Index>& first, Use<Index> columns) {
+  return
+      [&x, first, columns = Val<Index>(columns)](const Val<Index>& at, const Val<Index>& c, const Val<bool>& inside) {
+        return x.load_or(inside && first + c < columns, at * columns + first + c, T{});
+      };
+}
+template <class T>
+auto weight_rows(const In<T>& x, const Val<Index>& first, Use<Index> rows, Use<Index> depth) {
+  return [load = block_rows(x, first, rows, depth)](const Val<Index>& at, const Val<Index>& c,
+                                                    const Val<bool>& inside) { return load(c, at, inside); };
+}
+
 /// Rows (or columns) of a block of `size` from `first` on that lie inside `extent`.
 inline Val<Index> valid(Use<Index> extent, Use<Index> first, u32 size) {
   const Val<Index> all(extent), start(first);

@@ -1,7 +1,7 @@
 // The body of GgufMatmul, and the registration of the GGUF kernels.
 #include "gguf/matmul.h"
 
-#include "gguf/random_matrix.h"
+#include "gguf/prepacked_fixture.h"
 #include "iron/error.h"
 #include "registry.h"
 
@@ -80,11 +80,8 @@ void GgufMatmul::operator()() const {
 namespace {
 constexpr GgufType types[] = {GgufType::q4_0, GgufType::q4_1, GgufType::q5_0, GgufType::q5_1, GgufType::q8_0};
 
-struct Shape {
-  u32 tokens, rows, cols;
-};
-Case product(Gen& g, GgufType type, u32 block_tokens, Shape s, bool add) {
-  const GgufTestMatrix m = random_matrix(g, type, s.rows, s.cols);
+Case product(Gen& g, GgufType type, u32 block_tokens, GgufShape s, bool add) {
+  const PrepackedMatrix m = random_prepacked_matrix(g, type, s.rows, s.cols);
   const auto x = g.values<f32>(s.tokens, s.cols), residual = g.normal<f32>(3.0, s.tokens, s.rows);
   const auto y = g.output<f32>(s.tokens, s.rows);
   const auto sums = g.from<f32>(
@@ -94,13 +91,7 @@ Case product(Gen& g, GgufType type, u32 block_tokens, Shape s, bool add) {
         return sum;
       },
       s.tokens, s.cols / 32);
-  std::vector<f64> want(u64{s.tokens} * s.rows);
-  for (u64 t = 0; t < s.tokens; ++t)
-    for (u64 r = 0; r < s.rows; ++r) {
-      f64 sum = add ? residual.at(t * s.rows + r) : 0.0;
-      for (u64 c = s.cols; c-- > 0;) sum += f64{m.values[r * s.cols + c]} * x.at(t * s.cols + c);
-      want[t * s.rows + r] = sum;
-    }
+  const auto want = gguf_product(m.values, x, s, add ? &residual : nullptr);
   GgufMatmul k{.w = m.packed,
                .x = x,
                .x_sums = {},
@@ -143,22 +134,19 @@ void register_embedding(Registry& r, GgufType type, const std::string& name, con
   auto k = r.kernel<GgufEmbedding, f32>("gguf_embedding_" + suffix, "gguf",
                                         [type](GgufEmbedding& e) { e.codec.type = type; });
   k.doc("Rows of a prepacked " + name + " matrix by their numbers, decoded to f32: [tokens, cols].");
-  const auto rows_of = [type](Gen& g, const std::vector<f64>& wanted, u32 rows, u32 cols) {
-    const GgufTestMatrix m = random_matrix(g, type, rows, cols);
+  const auto rows_of = [type](Gen& g, const std::vector<u32>& wanted, u32 rows, u32 cols) {
+    const PrepackedMatrix m = random_prepacked_matrix(g, type, rows, cols);
     const auto ids = g.from<u32>([&](u64 i) { return wanted[i]; }, wanted.size());
     const auto out = g.output<f32>(wanted.size(), cols);
-    std::vector<f32> want;
-    for (const f64 id : wanted)
-      want.insert(want.end(), m.values.begin() + static_cast<i64>(id) * cols,
-                  m.values.begin() + (static_cast<i64>(id) + 1) * cols);
+    const auto want = gguf_rows(m.values, wanted, cols);
     return Case{GgufEmbedding{.table = m.packed, .ids = ids, .out = out, .rows = rows, .cols = cols, .codec = {type}}}
         .expect_exact("out", want);
   };
   k.test("first, last, repeated", exact_match,
          [=]<class T>(Gen& g) { return rows_of(g, {0, 36, 17, 17, 5, 31}, 37, 96); });
   k.bench("64 of 8192 x 576", [=]<class T>(Gen& g) {
-    std::vector<f64> ids;
-    for (u32 i = 0; i < 64; ++i) ids.push_back(static_cast<f64>(g.next() % 8192));
+    std::vector<u32> ids;
+    for (u32 i = 0; i < 64; ++i) ids.push_back(static_cast<u32>(g.next() % 8192));
     auto c = rows_of(g, ids, 8192, 576);
     c.moves(64 * 576 * 5);
     return c;

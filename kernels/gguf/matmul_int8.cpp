@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gguf/random_matrix.h"
+#include "gguf/prepacked_fixture.h"
 #include "iron/error.h"
 #include "registry.h"
 
@@ -94,12 +94,9 @@ void GgufMatmulInt8::operator()() const {
 namespace {
 constexpr GgufType types[] = {GgufType::q4_0, GgufType::q4_1, GgufType::q5_0, GgufType::q5_1, GgufType::q8_0};
 
-struct Shape {
-  u32 tokens, rows, cols;
-};
 // Activations are codes and scales from the start, so that the oracle has the same numbers.
-Case product(Gen& g, GgufType type, u32 block_tokens, Shape s, bool add) {
-  const GgufTestMatrix m = random_matrix(g, type, s.rows, s.cols);
+Case product(Gen& g, GgufType type, u32 block_tokens, GgufShape s, bool add) {
+  const PrepackedMatrix m = random_prepacked_matrix(g, type, s.rows, s.cols);
   const u64 count = u64{s.tokens} * s.cols, blocks = count / 32;
   std::vector<i32> codes(count), totals(blocks);
   for (u64 i = 0; i < count; ++i) codes[i] = static_cast<i32>(g.next() % 255) - 127, totals[i / 32] += codes[i];

@@ -34,8 +34,8 @@ struct MoeGatherQmm {
     for (auto first : range(from, end, spec.vectors)) {
       Vars<f32> sums(spec.rows * spec.vectors, 0.0f);
       affine_dots<T>(
-          spec, w, scales, biases, x, k, [&](u32 r) { return expert * columns + min(n0 + r, columns - 1); },
-          [&](u32 v) { return min(first + v, all - 1); }, sums);
+          spec, w, scales, biases, k, [&](u32 r) { return expert * columns + min(n0 + r, columns - 1); },
+          input_rows(x, k, [&](u32 v) { return min(first + v, all - 1); }), sums);
       for (u32 r = 0; r < spec.rows; ++r)
         for (u32 v = 0; v < spec.vectors; ++v) {
           const auto total = simd_sum(sums[r * spec.vectors + v]);

@@ -36,18 +36,13 @@ struct MoeGatherQmmTile {
         tile.sum.zero();
         if_(id < experts) {
           const auto expert = min(Val<Index>(id), Val<Index>(experts) - 1);
-          tile.multiply(
-              0, depth,
-              [&](auto r, auto at, auto inside) {
-                return x.load_or(inside && m0 + r < rows, (m0 + r) * depth + at, T{});
-              },
-              [&](auto at, auto col, auto inside) {
-                const auto row = expert * columns + min(n0 + col, columns - 1), term = min(at, depth - 1);
-                const auto group = row * (depth / format.group) + term / format.group;
-                const auto scale = cast<f32>(scales[group]), bias = cast<f32>(biases[group]);
-                const auto v = affine_value(read_code(w, row * depth + term, format.bits), scale, bias);
-                return cast<T>(select(inside && n0 + col < columns, v, constant<f32>(0.0f)));
-              });
+          tile.multiply(0, depth, block_rows(x, m0, rows, depth), [&](auto at, auto col, auto inside) {
+            const auto row = expert * columns + min(n0 + col, columns - 1), term = min(at, depth - 1);
+            const auto group = row * (depth / format.group) + term / format.group;
+            const auto scale = cast<f32>(scales[group]), bias = cast<f32>(biases[group]);
+            const auto v = affine_value(read_code(w, row * depth + term, format.bits), scale, bias);
+            return cast<T>(select(inside && n0 + col < columns, v, constant<f32>(0.0f)));
+          });
         }
         for (auto e : range(tile.sum.elements())) {
           const auto row = m0 + tile.sum.row(e), col = n0 + tile.sum.col(e);

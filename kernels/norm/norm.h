@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "iron/dsl.h"
+#include "norm/inverse_rms.h"
 #include "rows.h"
 
 namespace iron::kernels {
@@ -36,7 +37,7 @@ struct RmsNormRows {
       v.push_back(cast<f32>(x[row + first + k]));
       sum += v.back() * v.back();
     }
-    const auto scale = rsqrt(threadgroup_sum(sum) / cast<f32>(n) + eps);
+    const auto scale = inverse_rms(threadgroup_sum(sum), n, eps);
     for (u32 k = 0; k < spec.per_thread; ++k) y[row + first + k] = cast<T>(v[k] * scale * cast<f32>(weight[first + k]));
   }
 };
@@ -64,12 +65,7 @@ struct RmsNormResidual {
 
   void operator()() const {
     const auto row = threadgroup_id() * n;
-    Var<f32> sum{0.0f};
-    for (auto i : range(thread_id(), n, threads())) {
-      const auto v = cast<f32>(x[row + i]);
-      sum += v * v;
-    }
-    const auto scale = rsqrt(threadgroup_sum(sum) / cast<f32>(n) + eps);
+    const auto scale = row_inverse_rms(n, eps, [&](const Val<Index>& i) { return cast<f32>(x[row + i]); });
     for (auto i : range(thread_id(), n, threads())) {
       const auto normed = cast<f32>(x[row + i]) * scale * cast<f32>(weight[i]);
       y[row + i] = cast<T>(cast<f32>(residual[row + i]) + normed);
@@ -93,14 +89,11 @@ struct AddRmsNorm {
   void operator()() const {
     const auto row = threadgroup_id() * n;
     const auto added = [&](const Val<Index>& i) { return cast<T>(cast<f32>(a[row + i]) + cast<f32>(b[row + i])); };
-    Var<f32> sum{0.0f};
-    for (auto i : range(thread_id(), n, threads())) {
+    const auto scale = row_inverse_rms(n, eps, [&](const Val<Index>& i) {
       const auto r = added(i);
       residual_out[row + i] = r;
-      const auto v = cast<f32>(r);
-      sum += v * v;
-    }
-    const auto scale = rsqrt(threadgroup_sum(sum) / cast<f32>(n) + eps);
+      return cast<f32>(r);
+    });
     for (auto i : range(thread_id(), n, threads()))
       normed_out[row + i] = cast<T>(cast<f32>(added(i)) * scale * cast<f32>(weight[i]));
   }
@@ -122,12 +115,7 @@ struct GatedRmsNorm {
 
   void operator()() const {
     const auto row = threadgroup_id() * n;
-    Var<f32> sum{0.0f};
-    for (auto i : range(thread_id(), n, threads())) {
-      const auto v = y[row + i];
-      sum += v * v;
-    }
-    const auto scale = rsqrt(threadgroup_sum(sum) / cast<f32>(n) + eps);
+    const auto scale = row_inverse_rms(n, eps, [&](const Val<Index>& i) { return y[row + i]; });
     for (auto i : range(thread_id(), n, threads()))
       out[row + i] = cast<T>(y[row + i] * scale * cast<f32>(weight[i]) * silu(cast<f32>(z[row + i])));
   }
@@ -156,7 +144,7 @@ struct GatedMixerNorm {
       v.push_back(y[row + first + k]);
       sum += v.back() * v.back();
     }
-    const auto scale = rsqrt(threadgroup_sum(sum) / cast<f32>(n) + eps);
+    const auto scale = inverse_rms(threadgroup_sum(sum), n, eps);
     for (u32 k = 0; k < per_thread; ++k) {
       const auto gate = silu(cast<f32>(z[row + first + k]));
       out[row + first + k] = cast<T>(v[k] * scale * cast<f32>(weight[first + k]) * gate);
@@ -186,7 +174,7 @@ struct RmsNormRope {
     const auto i = thread_id();
     const auto low = row * axis + i, high = low + half;
     const auto a = cast<f32>(x[low]), b = cast<f32>(x[high]);
-    const auto scale = rsqrt(threadgroup_sum(a * a + b * b) / cast<f32>(axis) + eps);
+    const auto scale = inverse_rms(threadgroup_sum(a * a + b * b), axis, eps);
     const auto p = a * scale * cast<f32>(weight[i]), q = b * scale * cast<f32>(weight[i + half]);
     const auto angle = cast<f32>(row / n_heads % seq_len + offset) * inv_freqs[i];
     const auto c = cos(angle), s = sin(angle);

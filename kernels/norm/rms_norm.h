@@ -2,6 +2,7 @@
 #pragma once
 
 #include "iron/dsl.h"
+#include "norm/inverse_rms.h"
 #include "rows.h"
 
 namespace iron::kernels {
@@ -21,12 +22,7 @@ struct RmsNorm {
 
   void operator()() const {
     const auto row = threadgroup_id() * n;
-    Var<f32> sum{0.0f};
-    for (auto i : range(thread_id(), n, threads())) {
-      const auto v = cast<f32>(x[row + i]);
-      sum += v * v;
-    }
-    const auto scale = rsqrt(threadgroup_sum(sum) / cast<f32>(n) + eps);
+    const auto scale = row_inverse_rms(n, eps, [&](const Val<Index>& i) { return cast<f32>(x[row + i]); });
     for (auto i : range(thread_id(), n, threads()))
       y[row + i] = cast<T>(cast<f32>(x[row + i]) * scale * cast<f32>(weight[i]));
   }

@@ -26,7 +26,6 @@ struct AffineQuantize {
   void operator()() const {
     const auto group = threadgroup_id(), lane = lane_id();
     const u32 share = format.group / 32;
-    const f32 largest = static_cast<f32>((1u << format.bits) - 1);
     std::vector<Val<f32>> mine, low, high;
     for (u32 j = 0; j < share; ++j) {
       mine.push_back(cast<f32>(x[group * format.group + lane + 32 * j]));
@@ -34,13 +33,11 @@ struct AffineQuantize {
       high.push_back(j == 0 ? mine[0] : max(high.back(), mine[j]));
     }
     const auto least = simd_min(low.back()), most = simd_max(high.back());
-    const auto ideal = (most - least) / largest;
-    const auto scale = cast<T>(select(ideal < 1e-7f, constant<f32>(1.0f), ideal)), bias = cast<T>(least);
+    const auto scale = cast<T>(affine_scale(least, most, format.bits)), bias = cast<T>(least);
     Shared<u32> codes(format.group);
     for (u32 j = 0; j < share; ++j) {
-      const auto code = floor((mine[j] - cast<f32>(bias)) / cast<f32>(scale) + 0.5f);
-      const auto clamped = cast<u32>(max(min(code, largest), 0.0f));
-      codes[lane + 32 * j] = clamped;
+      const auto code = affine_code(mine[j], cast<f32>(scale), cast<f32>(bias), format.bits);
+      codes[lane + 32 * j] = code;
     }
     barrier();
     if_(lane == 0) {

@@ -58,4 +58,15 @@ inline Val<f32> affine_value(Use<u32> code, Use<f32> scale, Use<f32> bias) {
   return fma(cast<f32>(Val<u32>(code)), s, b);
 }
 
+/// Scale of a group whose values lie in [least, most]: 1 where the range is below 1e-7 of the codes.
+inline Val<f32> affine_scale(const Val<f32>& least, const Val<f32>& most, u32 bits) {
+  const auto ideal = (most - least) / static_cast<f32>((1u << bits) - 1);
+  return select(ideal < 1e-7f, constant<f32>(1.0f), ideal);
+}
+/// The code of a value against the stored scale and bias.
+inline Val<u32> affine_code(const Val<f32>& value, const Val<f32>& scale, const Val<f32>& bias, u32 bits) {
+  const auto code = floor((value - bias) / scale + 0.5f);
+  return cast<u32>(max(min(code, static_cast<f32>((1u << bits) - 1)), 0.0f));
+}
+
 }  // namespace iron::kernels

@@ -28,17 +28,14 @@ struct AffineQmmTile {
     const Val<Index> depth(k), rows(n);
     GemmTile<T> tile(spec, true);
     tile.sum.zero();
-    tile.multiply(
-        0, depth,
-        [&](auto r, auto at, auto inside) { return x.load_or(inside && m0 + r < m, (m0 + r) * depth + at, T{}); },
-        [&](auto at, auto col, auto inside) {
-          const auto row = min(n0 + col, rows - 1), term = min(at, depth - 1);
-          const auto code = row * depth + term;
-          const auto group = row * (depth / format.group) + term / format.group;
-          const auto scale = cast<f32>(scales[group]), bias = cast<f32>(biases[group]);
-          const auto v = affine_value(read_code(w, code, format.bits), scale, bias);
-          return cast<T>(select(inside && n0 + col < rows, v, constant<f32>(0.0f)));
-        });
+    tile.multiply(0, depth, block_rows(x, m0, m, depth), [&](auto at, auto col, auto inside) {
+      const auto row = min(n0 + col, rows - 1), term = min(at, depth - 1);
+      const auto code = row * depth + term;
+      const auto group = row * (depth / format.group) + term / format.group;
+      const auto scale = cast<f32>(scales[group]), bias = cast<f32>(biases[group]);
+      const auto v = affine_value(read_code(w, code, format.bits), scale, bias);
+      return cast<T>(select(inside && n0 + col < rows, v, constant<f32>(0.0f)));
+    });
     tile.sum.store(Block(out, m0 * rows + n0, rows), valid(m, m0, spec.bm), valid(rows, n0, spec.bn));
   }
 };
@@ -85,6 +82,8 @@ void register_qmm_tile(Registry& r) {
   add(r, "qmm_mma_m16_int8", {.bits = 8, .group = 64}, low);
   add(r, "qmm_mma_int2", {.bits = 2, .group = 64}, full);
   for (const u32 bits : {3u, 5u, 6u}) add(r, "qmm_mma_b" + std::to_string(bits), {.bits = bits, .group = 32}, full);
+  add(r, "qmm_nax", {.bits = 4, .group = 64}, full);
+  add(r, "qmm_nax_int8", {.bits = 8, .group = 64}, full);
   add(r, "qmm_mma_mpp", {.bits = 4, .group = 64}, single);
   add(r, "qmm_mma_mpp_int8", {.bits = 8, .group = 32}, single);
 }

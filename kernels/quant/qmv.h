@@ -15,11 +15,11 @@ struct QmvSpec {
   constexpr u32 rows_a_group() const { return rows * simdgroups; }
 };
 
-/// Adds to sums[r * vectors + v] this lane's part of sum_k w[row(r), k] * x[vector(v), k], as
-/// scale * sum(q * x) + bias * sum(x) a group: the same value as term by term up to rounding.
-template <class T, class Row, class Vector>
-void affine_dots(const QmvSpec& s, const In<u32>& words, const In<T>& scales, const In<T>& biases, const In<T>& x,
-                 Use<Index> depth, Row row, Vector vector, Vars<f32>& sums) {
+/// Adds to sums[r * vectors + v] this lane's part of sum_k w[row(r), k] * x[v, k], as scale * sum(q * x) + bias *
+/// sum(x) a group: the same value as term by term up to rounding. input(v, first, j) is x[v, first + j] in f32.
+template <class T, class Row, class Input>
+void affine_dots(const QmvSpec& s, const In<u32>& words, const In<T>& scales, const In<T>& biases, Use<Index> depth,
+                 Row row, Input input, Vars<f32>& sums) {
   const Val<Index> k(depth);
   const auto row_words = k / 32 * s.format.bits, row_groups = k / s.format.group;
   for (auto step : range(lane_id(), k / s.per_lane, 32)) {
@@ -28,8 +28,7 @@ void affine_dots(const QmvSpec& s, const In<u32>& words, const In<T>& scales, co
     std::vector<std::vector<Val<f32>>> inputs(s.vectors);
     std::vector<Val<f32>> totals;
     for (u32 v = 0; v < s.vectors; ++v) {
-      const Val<Index> start(vector(v) * k + first);
-      for (u32 j = 0; j < s.per_lane; ++j) inputs[v].push_back(cast<f32>(x[start + j]));
+      for (u32 j = 0; j < s.per_lane; ++j) inputs[v].push_back(input(v, first, j));
       Val<f32> total = inputs[v][0];
       std::vector<Val<f32>> chain{total};
       for (u32 j = 1; j < s.per_lane; ++j) chain.push_back(chain.back() + inputs[v][j]);
@@ -50,6 +49,15 @@ void affine_dots(const QmvSpec& s, const In<u32>& words, const In<T>& scales, co
       }
     }
   }
+}
+
+/// The inputs of affine_dots that are rows of x: [.., depth]; vector(v) is the row.
+template <class T, class Vector>
+auto input_rows(const In<T>& x, Use<Index> depth, Vector vector) {
+  return [&x, k = Val<Index>(depth), vector](u32 v, const Val<Index>& first, u32 j) {
+    const Val<Index> start(vector(v) * k + first);
+    return cast<f32>(x[start + j]);
+  };
 }
 
 /// out[m, n] = sum_k (scales[n, k / G] * q[n, k] + biases[n, k / G]) * x[m, k]
@@ -77,8 +85,8 @@ struct AffineQmv {
     Vars<f32> sums(spec.rows * spec.vectors, 0.0f);
     // Rows beyond the edge repeat the last one; they are not stored.
     affine_dots<T>(
-        spec, w, scales, biases, x, k, [&](u32 r) { return min(n0 + r, rows - 1); },
-        [&](u32 v) { return min(m0 + v, vectors - 1); }, sums);
+        spec, w, scales, biases, k, [&](u32 r) { return min(n0 + r, rows - 1); },
+        input_rows(x, k, [&](u32 v) { return min(m0 + v, vectors - 1); }), sums);
     for (u32 r = 0; r < spec.rows; ++r)
       for (u32 v = 0; v < spec.vectors; ++v) {
         const auto total = simd_sum(sums[r * spec.vectors + v]);

@@ -81,6 +81,23 @@ struct Rope {
   }
 };
 
+/// What both forms below share: rotate(is_query, row, places, theta) for the thread's pair of its head and token.
+template <class K, class Rotate>
+void rope_queries_and_keys(const K& k, Rotate rotate) {
+  const auto pair = grid_position(Axis::x), head = grid_position(Axis::y), token = grid_position(Axis::z);
+  const auto half = cast<Index>(k.head_dim / 2u);
+  if_((pair < half) & (token < k.tokens)) {
+    const auto at = pair_places(k.pairs, pair, half);
+    const Val<f32> frequency = k.frequencies ? (*k.frequencies)[pair] : rope_frequency(pair, half, k.log2_base);
+    const Val<f32> theta = cast<f32>(k.positions[token]) * frequency;
+    if_(head < k.q_heads) { rotate(true, Val<Index>((token * k.q_heads + head) * k.head_dim), at, theta); }
+    else {
+      const Val<Index> kv_head = head - k.q_heads;
+      if_(kv_head < k.kv_heads) { rotate(false, Val<Index>((token * k.kv_heads + kv_head) * k.head_dim), at, theta); }
+    }
+  }
+}
+
 /// Rotates the queries and keys of a batch of tokens in place, each token at its own position.
 /// q: [tokens, q_heads, head_dim], k: [tokens, kv_heads, head_dim], positions: [tokens], head_dim even.
 /// `frequencies`, [head_dim / 2] in f32, replaces those of log2_base where given (scaled models).
@@ -98,27 +115,14 @@ struct RopeQkInPlace {
   Grid grid() const { return rope_grid(head_dim.value() / 2, q_heads.value() + kv_heads.value(), tokens.value()); }
 
   void operator()() const {
-    const auto pair = grid_position(Axis::x), head = grid_position(Axis::y), token = grid_position(Axis::z);
-    const auto half = cast<Index>(head_dim / 2u);
-    if_((pair < half) & (token < tokens)) {
-      const auto at = pair_places(pairs, pair, half);
-      const Val<f32> frequency = frequencies ? (*frequencies)[pair] : rope_frequency(pair, half, log2_base);
-      const Val<f32> theta = cast<f32>(positions[token]) * frequency;
-      if_(head < q_heads) { rotate(q, (token * q_heads + head) * head_dim, at, theta); }
-      else {
-        const Val<Index> kv_head = head - q_heads;
-        if_(kv_head < kv_heads) { rotate(k, (token * kv_heads + kv_head) * head_dim, at, theta); }
-      }
-    }
-  }
-
- private:
-  static void rotate(const InOut<T>& x, const Val<Index>& row, const PairPlaces& at, const Val<f32>& theta) {
-    const Val<T> a = x[row + at.first], b = x[row + at.second];
-    const auto turned = turn(cast<f32>(a), cast<f32>(b), theta);
-    const Val<T> first = cast<T>(turned.a), second = cast<T>(turned.b);
-    x[row + at.first] = first;
-    x[row + at.second] = second;
+    rope_queries_and_keys(*this, [&](bool query, const Val<Index>& row, const PairPlaces& at, const Val<f32>& theta) {
+      const InOut<T>& x = query ? q : k;
+      const Val<T> a = x[row + at.first], b = x[row + at.second];
+      const auto turned = turn(cast<f32>(a), cast<f32>(b), theta);
+      const Val<T> first = cast<T>(turned.a), second = cast<T>(turned.b);
+      x[row + at.first] = first;
+      x[row + at.second] = second;
+    });
   }
 };
 
@@ -138,27 +142,14 @@ struct RopeQk {
   Grid grid() const { return rope_grid(head_dim.value() / 2, q_heads.value() + kv_heads.value(), tokens.value()); }
 
   void operator()() const {
-    const auto pair = grid_position(Axis::x), head = grid_position(Axis::y), token = grid_position(Axis::z);
-    const auto half = cast<Index>(head_dim / 2u);
-    if_((pair < half) & (token < tokens)) {
-      const auto at = pair_places(pairs, pair, half);
-      const Val<f32> frequency = frequencies ? (*frequencies)[pair] : rope_frequency(pair, half, log2_base);
-      const Val<f32> theta = cast<f32>(positions[token]) * frequency;
-      if_(head < q_heads) { rotate(q, q_out, (token * q_heads + head) * head_dim, at, theta); }
-      else {
-        const Val<Index> kv_head = head - q_heads;
-        if_(kv_head < kv_heads) { rotate(k, k_out, (token * kv_heads + kv_head) * head_dim, at, theta); }
-      }
-    }
-  }
-
- private:
-  static void rotate(const In<T>& x, const Out<T>& y, const Val<Index>& row, const PairPlaces& at,
-                     const Val<f32>& theta) {
-    const auto turned = turn(cast<f32>(x[row + at.first]), cast<f32>(x[row + at.second]), theta);
-    const Val<T> first = cast<T>(turned.a), second = cast<T>(turned.b);
-    y[row + at.first] = first;
-    y[row + at.second] = second;
+    rope_queries_and_keys(*this, [&](bool query, const Val<Index>& row, const PairPlaces& at, const Val<f32>& theta) {
+      const In<T>& x = query ? q : k;
+      const Out<T>& y = query ? q_out : k_out;
+      const auto turned = turn(cast<f32>(x[row + at.first]), cast<f32>(x[row + at.second]), theta);
+      const Val<T> first = cast<T>(turned.a), second = cast<T>(turned.b);
+      y[row + at.first] = first;
+      y[row + at.second] = second;
+    });
   }
 };
 

@@ -52,6 +52,25 @@ Case top_k(Gen& g, u64 n, u64 k) {
                                                                                                                  want);
 }
 
+// Few different values, so that the k-th has equals; zeros of both signs, NaN, -inf. By sorting, another way.
+template <class T>
+Case top_k_rows(Gen& g, u32 rows, u32 n, u32 k) {
+  auto x = g.from<T>([&](u64) { return 0.25 * static_cast<f64>(static_cast<i64>(g.next() % 41) - 20); }, rows, n);
+  for (u64 i = 3; i < x.size(); i += 17) x[i] = T(i % 2 ? 0.0f : -0.0f);
+  if (n > 40) x[5] = T(not_a_number), x[n + 1] = T(-infinity);
+  std::vector<T> want;
+  for (u64 r = 0; r < rows; ++r) {
+    std::vector<f64> sorted;
+    for (u64 i = 0; i < n; ++i)
+      if (!std::isnan(x.at(r * n + i))) sorted.push_back(x.at(r * n + i));
+    std::sort(sorted.rbegin(), sorted.rend());
+    const f64 least = sorted[std::min<u64>(k, sorted.size()) - 1];
+    for (u64 i = 0; i < n; ++i) want.push_back(x.at(r * n + i) >= least ? x[r * n + i] : T(-infinity));
+  }
+  const auto out = g.output<T>(rows, n);
+  return Case{LogitsTopK<T>{.logits = x, .out = out, .n = n, .k = k}}.expect_exact("out", want);
+}
+
 // Logits in steps of 1/8 in an order without pattern: the cut falls between two distinct probabilities, by the sorted
 // sum.
 template <class T>
@@ -125,6 +144,13 @@ void register_logits(Registry& r) {
   k.doc("Logits below a threshold become -inf, elementwise; the threshold is the k-th largest.");
   k.test("ragged values", exact_match, []<class T>(Gen& g) { return top_k<T>(g, 1003, 40); });
   k.bench("128256", []<class T>(Gen& g) { return top_k<T>(g, 128256, 40); });
+
+  auto select = r.kernel<LogitsTopK>("logits_top_k", "sampling", types);
+  select.doc("All but the k largest logits of each row, and those equal to the k-th, become -inf.");
+  select.test("equals of the k-th", exact_match, []<class T>(Gen& g) { return top_k_rows<T>(g, 3, 517, 40); });
+  select.test("the largest alone", exact_match, []<class T>(Gen& g) { return top_k_rows<T>(g, 2, 33, 1); });
+  select.test("more than there are", exact_match, []<class T>(Gen& g) { return top_k_rows<T>(g, 2, 50, 64); });
+  select.bench("1 x 128256, 50", []<class T>(Gen& g) { return top_k_rows<T>(g, 2, 64128, 50); });
 
   auto p = r.kernel<LogitsTopPMask>("logits_top_p_mask", "sampling", types);
   p.doc("The most probable logits of each row that reach a probability together; the others become -inf.");

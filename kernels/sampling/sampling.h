@@ -11,6 +11,14 @@ namespace iron::kernels {
 /// What a filtered logit becomes.
 inline constexpr f32 masked_logit = -std::numeric_limits<f32>::infinity();
 
+/// The largest of n logits from `start` on, NaN left out; all threads of the threadgroup arrive.
+template <class T>
+Val<f32> largest_logit(const In<T>& logits, const Val<Index>& start, const Scalar<u32>& n) {
+  Var<f32> largest{masked_logit};
+  for (auto i : range(thread_id(), n, threads())) largest = max(largest, cast<f32>(logits[start + i]));
+  return threadgroup_max(largest);
+}
+
 /// out[r] = the first i with cumulative weight(i) >= uniform[r] * total, weight(i) = e^((logits[r, i] - max) /
 /// temperature) logits: [rows, n], out, uniform: [rows] with uniform in [0, 1], temperature: [1], at least 0. The
 /// result always has a weight above 0: uniform = 0 gives the first such i, rounding past the end the last. Filtered
@@ -30,9 +38,7 @@ struct SoftmaxCategoricalSample {
   void operator()() const {
     const Val<Index> row = threadgroup_id(), start = row * n;
     const Val<f32> heat = temperature[0];
-    Var<f32> largest{masked_logit};
-    for (auto i : range(thread_id(), n, threads())) largest = max(largest, cast<f32>(logits[start + i]));
-    const Val<f32> top = threadgroup_max(largest);
+    const Val<f32> top = largest_logit(logits, start, n);
     const auto weight = [&](const Val<Index>& i) {
       const auto x = cast<f32>(logits[start + i]);
       // The largest weigh 1 also where their difference is no number: infinite logits, temperature 0.
@@ -115,6 +121,42 @@ struct LogitsTopkMask {
   }
 };
 
+/// Keeps the k largest logits of each row, and those equal to the k-th. logits, out: [rows, n], k at least 1.
+/// The k-th is found bit by bit: 32 counts of the logits that are at least a candidate. NaN are filtered.
+template <class T>
+struct LogitsTopK {
+  static constexpr Mode mode = Mode::Threadgroup;
+
+  In<T> logits;
+  Out<T> out;
+  Scalar<u32> n, k;
+
+  Grid grid() const { return row_groups(out.size(), n.value()); }
+
+  void operator()() const {
+    const Val<Index> start = threadgroup_id() * n;
+    // Integers in the order of the numbers; zeros of both signs are one, a NaN is below all.
+    const auto key = [&](const Val<Index>& i) {
+      const Val<f32> x = cast<f32>(logits[start + i]) + 0.0f;
+      const Val<u32> bits = bitcast<u32>(x);
+      const Val<u32> ordered = select((bits & 0x80000000u) != 0u, ~bits, bits | 0x80000000u);
+      return select(is_nan(x), constant<u32>(0u), ordered);
+    };
+    Var<u32> found{0u};
+    for (auto step : range(32)) {
+      const Val<u32> so_far = found, candidate = so_far | (constant<u32>(0x80000000u) >> cast<u32>(step));
+      Var<u32> count{0u};
+      for (auto i : range(thread_id(), n, threads()))
+        count += select(key(i) >= candidate, constant<u32>(1u), constant<u32>(0u));
+      const Val<u32> own = count;
+      found = select(threadgroup_sum(own) >= k, candidate, so_far);
+    }
+    const Val<u32> least = max(Val<u32>(found), 1u);
+    for (auto i : range(thread_id(), n, threads()))
+      out[start + i] = select(key(i) >= least, logits[start + i], cast<T>(constant<f32>(masked_logit)));
+  }
+};
+
 /// Keeps the most probable tokens of each row whose probabilities reach top_p together (Holtzman et al. 2020).
 /// logits, out: [rows, n]. The cut on probability / largest is found by 24 bisections: probabilities that near (2^-24
 /// of the largest) are kept or filtered together. The largest is always kept.
@@ -131,9 +173,7 @@ struct LogitsTopPMask {
 
   void operator()() const {
     const Val<Index> start = threadgroup_id() * n;
-    Var<f32> largest{masked_logit};
-    for (auto i : range(thread_id(), n, threads())) largest = max(largest, cast<f32>(logits[start + i]));
-    const Val<f32> top = threadgroup_max(largest);
+    const Val<f32> top = largest_logit(logits, start, n);
     const auto weight = [&](const Val<Index>& i) { return Val<f32>(exp(cast<f32>(logits[start + i]) - top)); };
     // The mass of the tokens whose weight reaches the cut; a NaN reaches none.
     const auto mass = [&](const Val<f32>& cut) {
@@ -177,9 +217,7 @@ struct LogitsMinPMask {
 
   void operator()() const {
     const Val<Index> start = threadgroup_id() * n;
-    Var<f32> largest{masked_logit};
-    for (auto i : range(thread_id(), n, threads())) largest = max(largest, cast<f32>(logits[start + i]));
-    const Val<f32> top = threadgroup_max(largest);
+    const Val<f32> top = largest_logit(logits, start, n);
     for (auto i : range(thread_id(), n, threads())) {
       const auto x = logits[start + i];
       out[start + i] = select(exp(cast<f32>(x) - top) >= min_p, x, cast<T>(constant<f32>(masked_logit)));

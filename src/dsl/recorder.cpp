@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "core/hash.h"
 #include "ir/builder.h"
 #include "ir/promote.h"
 #include "ir/text.h"
@@ -46,6 +47,7 @@ struct Recording::State {
   std::set<Id> raised_at_root;
   std::vector<std::string> roles;  ///< their names, once there are roles
   u32 role = no_id;                ///< the one that is being recorded
+  State* outer = nullptr;  ///< the caller's recording, for a callee
 
   static thread_local State* current;
   static State& get(Loc loc) {
@@ -454,9 +456,12 @@ void exit_if(Arg condition, Loc loc) {
   s.open_guard(s.record(Opcode::Not, loc, std::array{c}, 0, {}), loc);
 }
 
-Recording::Recording(std::string name, Mode mode, Numerics numerics, bool width_generic, std::string spec, bool probe)
+Recording::Recording(std::string name, Mode mode, Numerics numerics, bool width_generic, std::string spec, bool probe,
+                     bool callee)
     : state_(std::make_unique<State>(std::move(name), probe)) {
-  if (State::current) refuse("D17", "a recording inside another one", {}, "use call(...) to use a kernel in a kernel");
+  if (State::current && !callee)
+    refuse("D17", "a recording inside another one", {}, "use call(...) to use a kernel in a kernel");
+  state_->outer = State::current;
   state_->kernel.mode = static_cast<ir::Mode>(mode);
   state_->kernel.numerics = static_cast<ir::Numerics>(numerics);
   state_->kernel.width_generic = width_generic;
@@ -465,7 +470,7 @@ Recording::Recording(std::string name, Mode mode, Numerics numerics, bool width_
 }
 
 Recording::~Recording() {
-  if (State::current == state_.get()) State::current = nullptr;
+  if (State::current == state_.get()) State::current = state_->outer;
 }
 
 Id Recording::param(std::string_view name, ir::Type type, Access access, bool scalar, bool tensor) {
@@ -488,7 +493,7 @@ void Recording::guard_items() {
 std::shared_ptr<ir::Kernel> Recording::finish() {
   auto& s = *state_;
   s.close_guards(0, {});
-  State::current = nullptr;
+  State::current = s.outer;
   ir::promote_slots(s.kernel);
   auto kernel = std::make_shared<ir::Kernel>(ir::canonical(s.kernel));
   kernel->walk([&](OpId id) {
@@ -498,6 +503,30 @@ std::shared_ptr<ir::Kernel> Recording::finish() {
   auto problems = ir::verify_structure(*kernel, "recording");
   if (!problems.empty()) throw Error(std::move(problems));
   return kernel;
+}
+
+bool probing(Loc loc) {
+  constexpr u32 deepest = 64;
+  auto& s = Recording::State::get(loc);
+  u32 depth = 0;
+  for (const auto* o = &s; o; o = o->outer) ++depth;
+  if (depth > deepest)
+    refuse("IR0301",
+           fmt::format("calls nest deeper than {}: kernel {} is recorded inside itself", deepest, s.kernel.name), loc,
+           "kernels are inlined where they are called; write a loop instead");
+  return s.probe;
+}
+
+void record_call(const std::shared_ptr<ir::Kernel>& callee, std::span<const Arg> arguments, Loc loc) {
+  auto& s = Recording::State::get(loc);
+  if (callee->mode != s.kernel.mode)
+    refuse("D01",
+           fmt::format("{} is a kernel of mode {}, the caller is {}", callee->name, name(callee->mode),
+                       name(s.kernel.mode)),
+           loc, "call kernels of the caller's own mode");
+  callee->name += "_" + hash128(ir::identity(*callee)).hex().substr(0, 16);
+  emit(Opcode::Call, loc, arguments, s.kernel.intern_text(callee->name));
+  s.kernel.callees[callee->name] = callee;
 }
 
 }  // namespace iron::detail

@@ -191,6 +191,7 @@ class Canonicaliser {
     out_.name = in_.name, out_.mode = in_.mode, out_.numerics = in_.numerics, out_.spec = in_.spec,
     out_.file = in_.file;
     out_.width_generic = in_.width_generic;
+    out_.callees = in_.callees;
     for (const auto& p : in_.params) map_[p.op] = out_.add_param(p.name, p.kind, p.elem, location(p.op), p.tensor);
     mark(in_.body());
     copy_region(in_.body(), out_.body());

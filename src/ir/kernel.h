@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -72,6 +74,8 @@ class Kernel {
   std::string file;            ///< source file of the kernel's body
   std::vector<Param> params;
   std::vector<std::string> texts;  ///< texts of assume, check, print, call
+  /// Kernels that its calls name. A name ends in a hash of the callee's identity, so the caller's text identifies both.
+  std::map<std::string, std::shared_ptr<const Kernel>, std::less<>> callees;
 
   Kernel();
   RegionId body() const { return 0; }

@@ -23,6 +23,10 @@ Kernel parse(std::string_view text, std::string_view file = "<text>");
 /// Reads every kernel of a file.
 std::vector<Kernel> parse_all(std::string_view text, std::string_view file = "<text>");
 
+/// A kernel with all that it calls, callees first: a file that stands by itself. read_module gives its last kernel.
+std::string print_module(const Kernel& k);
+Kernel read_module(std::string_view text, std::string_view file = "<text>");
+
 /// What identifies a kernel: its canonical text without locations and without parameter names.
 std::string identity(const Kernel& k);
 

@@ -34,6 +34,7 @@ class Inliner {
       auto& now = k_.mutable_region(r).ops;
       now.insert(now.end(), rest.begin(), rest.end());
     }
+    k_.callees.clear();
     return !calls.empty();
   }
 
@@ -54,11 +55,11 @@ class Inliner {
            fmt::format("the call of {} is recursive: {} calls itself by way of {}", callee_name, callee_name,
                        fmt::join(path, " -> ")),
            "kernels are inlined where they are called; write a loop instead");
-    const auto found = context_.kernels ? context_.kernels->find(callee_name) : KernelRegistry::const_iterator{};
-    if (!context_.kernels || found == context_.kernels->end())
+    const Kernel* found = find(from, callee_name);
+    if (!found)
       fail("D17", at, fmt::format("no kernel is called {}", callee_name),
            "register the kernel before it is called, or correct the name");
-    const Kernel& callee = *found->second;
+    const Kernel& callee = *found;
     if (callee.mode != k_.mode)
       fail("D01", at,
            fmt::format("{} is a kernel of mode {}, the caller is {}", callee_name, name(callee.mode), name(k_.mode)),
@@ -79,6 +80,14 @@ class Inliner {
     copy(callee, callee.body(), to, region, values, path, at);
     path.pop_back();
     context_.done(k_, at, fmt::format("inlined {}", callee_name));
+  }
+
+  // A recorded kernel brings what it calls; a file of kernels is a registry.
+  const Kernel* find(const Kernel& from, std::string_view name) const {
+    if (const auto it = from.callees.find(name); it != from.callees.end()) return it->second.get();
+    if (!context_.kernels) return nullptr;
+    const auto it = context_.kernels->find(name);
+    return it == context_.kernels->end() ? nullptr : it->second;
   }
 
   void argument(const Kernel& callee, const Param& param, OpId value, OpId at) const {

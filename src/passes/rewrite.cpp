@@ -282,6 +282,7 @@ Kernel compact(const Kernel& k, ValueMap* map) {
   Kernel out;
   out.name = k.name, out.mode = k.mode, out.numerics = k.numerics, out.spec = k.spec, out.file = k.file;
   out.width_generic = k.width_generic;
+  out.callees = k.callees;
   ValueMap local;
   ValueMap& values = map ? *map : local;
   for (const auto& p : k.params) {

@@ -99,7 +99,7 @@ Json write_step(const Step& s, const BufferIds& ids) {
   }
   const auto& g = s.grid.groups;
   const auto& t = s.grid.threads;
-  return {{"ir", ir::print(*s.record())},
+  return {{"ir", ir::print_module(*s.record())},
           {"groups", dims(g.x, g.y, g.z)},
           {"threads", dims(t.x, t.y, t.z)},
           {"items", s.grid.items},
@@ -110,7 +110,7 @@ Step read_step(const Json& j, const std::string& path, std::size_t number) {
   Step s;
   const std::string text = j.at("ir");
   s.key = fmt::format("{}#{}", path, number);
-  s.record = [kernel = ir::parse(text, path)] { return std::make_shared<ir::Kernel>(kernel); };
+  s.record = [kernel = ir::read_module(text, path)] { return std::make_shared<ir::Kernel>(kernel); };
   const auto &g = j.at("groups"), &t = j.at("threads");
   s.grid = Grid(Threadgroups{g.at(0), g.at(1), g.at(2)}, Threads{t.at(0), t.at(1), t.at(2)});
   s.grid.items = j.at("items");

@@ -54,7 +54,7 @@ class Inspection {
       : globals_(globals), options_(options), entry_(entry) {}
 
   int run() {
-    if (options_.ir) show("ir", "recorded.iron", ir::print(*entry_.record(false)));
+    if (options_.ir) show("ir", "recorded.iron", ir::print_module(*entry_.record(false)));
     if (!options_.pass.empty()) after_passes();
     if (options_.stats) stats();
     if (options_.remarks) remarks();

@@ -50,6 +50,20 @@ class BufferField {
   constexpr BufferField(C&&) {  // NOLINT(google-explicit-constructor)
     static_assert(always_false<C>, "iron D25: the buffer holds another element type than the kernel's parameter");
   }
+  /// An argument of call(): memory of the calling kernel that the callee may use so. An input stays one; what the
+  /// callee writes is an output, state, threadgroup memory or a thread's own array.
+  template <class M>
+    requires(!std::derived_from<M, BufferField> && std::same_as<typename M::element, T> &&
+             requires(const M& m) { m.memory(Loc{}); })
+  BufferField(const M& caller, Loc loc = Loc::here())
+      : id_(caller.memory(loc)) {  // NOLINT(google-explicit-constructor)
+    if constexpr (requires { M::kind; })
+      static_assert(access == Access::out && M::kind == Access::inout,
+                    "iron D24: the callee's parameter reads or writes what the argument does not allow: pass In<T> for "
+                    "In<T>, InOut<T> for InOut<T>, Out<T> or InOut<T> for Out<T>");
+    else
+      static_assert(access != Access::in, "iron D24: a callee reads threadgroup memory through an InOut<T> parameter");
+  }
   constexpr const BufferRef& ref() const { return ref_; }
   u64 size() const { return ref_.bytes / sizeof(T); }
   /// Elements, as a device value.
@@ -189,6 +203,12 @@ class Scalar : public Operand<T> {
  public:
   using element = T;
   constexpr Scalar(T value) : value_(value) {}  // NOLINT(google-explicit-constructor)
+  /// A value of the calling kernel: an argument of call().
+  template <class V>
+    requires(DeviceValue<V> && !std::same_as<std::remove_cvref_t<V>, Scalar> && std::same_as<device_type_of<V>, T>)
+  Scalar(V&& v, detail::Loc loc = detail::Loc::here())  // NOLINT(google-explicit-constructor)
+      : value_{}, id_(Use<T>(std::forward<V>(v), loc).arg.id) {}
+  bool bound() const { return id_ != detail::no_id; }
   constexpr T value() const { return value_; }
   void bind(detail::Id id) { id_ = id; }
   detail::Id id(detail::Loc loc) const {

@@ -42,7 +42,8 @@ namespace detail {
 /// Opens a recording on this thread; finish() gives the kernel, verified. Recordings nest only through call().
 class Recording {
  public:
-  Recording(std::string name, Mode mode, Numerics numerics, bool width_generic, std::string spec, bool probe);
+  Recording(std::string name, Mode mode, Numerics numerics, bool width_generic, std::string spec, bool probe,
+            bool callee);
   ~Recording();
   Recording(const Recording&) = delete;
   Id param(std::string_view name, ir::Type type, Access access, bool scalar, bool tensor = false);
@@ -53,6 +54,10 @@ class Recording {
  private:
   std::unique_ptr<State> state_;
 };
+
+/// For call(): whether the recording on this thread probes, and the call itself, with the callee as it was recorded.
+bool probing(Loc loc);
+void record_call(const std::shared_ptr<ir::Kernel>& callee, std::span<const Arg> arguments, Loc loc);
 
 template <class F>
 inline constexpr bool is_buffer_field = false;
@@ -124,6 +129,17 @@ struct Unbound {
   }
 };
 
+template <class F>
+inline constexpr bool is_plain_spec = std::is_arithmetic_v<F> || std::is_enum_v<F>;
+/// No plain spec field in front of the last field that has to be given: its default would not be used.
+template <class K>
+constexpr bool defaults_survive() {
+  using Fields = decltype(fields(std::declval<K&>()));
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return !(false || ... || is_plain_spec<std::remove_cvref_t<std::tuple_element_t<I, Fields>>>);
+  }(std::make_index_sequence<required_fields<K>()>{});
+}
+
 /// The type as the compiler prints it: a key within one process, never part of an identity.
 template <class K>
 constexpr std::string_view type_name() {
@@ -161,6 +177,10 @@ constexpr bool width_generic_of() {
 /// scalar keep their defaults; earlier ones are value-initialised.
 template <class K>
 K unbound() {
+  static_assert(
+      detail::defaults_survive<K>(),
+      "iron: a number or enum among the spec fields stands in front of a buffer or scalar, where braces cannot "
+      "leave it out and its default would be lost: move it behind them, or into a struct");
   return []<std::size_t... I>(std::index_sequence<I...>) {
     return K{((void)I, detail::Unbound{})...};
   }(std::make_index_sequence<detail::required_fields<K>()>{});
@@ -184,7 +204,8 @@ std::string specialisation(const K& kernel) {
 }
 
 struct RecordOptions {
-  bool probe = false;  ///< records each region body twice and keeps the second: host state that changes shows (D33)
+  bool probe = false;   ///< records each region body twice and keeps the second: host state that changes shows (D33)
+  bool callee = false;  ///< inside another recording: what call() does
 };
 
 /// Runs the kernel's body once and returns its IR: promoted, canonical, structurally verified.
@@ -192,7 +213,7 @@ struct RecordOptions {
 template <class K>
 std::shared_ptr<ir::Kernel> record(K kernel, std::string name, RecordOptions options = {}) {
   detail::Recording recording(std::move(name), detail::mode_of<K>(), detail::numerics_of<K>(),
-                              detail::width_generic_of<K>(), specialisation(kernel), options.probe);
+                              detail::width_generic_of<K>(), specialisation(kernel), options.probe, options.callee);
   const auto bind = [&]<class F>(std::string_view field_name, F& field) {
     if constexpr (detail::is_buffer_field<F>)
       field.bind(recording.param(field_name, ir::Type::memory(ir::Space::global, dtype_of<typename F::element>),
@@ -213,6 +234,33 @@ std::shared_ptr<ir::Kernel> record(K kernel, std::string name, RecordOptions opt
   if constexpr (detail::mode_of<K>() == Mode::Elementwise) recording.guard_items();
   std::as_const(kernel)();
   return recording.finish();
+}
+
+/// Runs another kernel of this one's mode here, by the threads that arrive: `call(Scale<T>{.x = x, .y = y, .f = f})`.
+/// Its buffers are those of the caller (or Shared and Local memory, for what it writes), its scalars device values or
+/// host numbers. The call is an op of its own until the pass kernel_inline puts the callee's body in its place; an
+/// exit_if of the callee ends the callee.
+template <class K>
+void call(const K& kernel, detail::Loc loc = detail::Loc::here()) {
+  std::vector<detail::Arg> given;
+  const auto add = [&]<class F>(const F& field) {
+    static_assert(!detail::is_tensor_field<F>,
+                  "iron D18: tensor maps are made at launch: a kernel that has them is launched, not called");
+    if constexpr (detail::is_buffer_field<F>)
+      given.push_back({field.memory(loc)});
+    else if constexpr (detail::is_scalar_field<F>)
+      given.push_back(field.bound() ? detail::Arg{field.id(loc)} : Use<typename F::element>(field.value(), loc).arg);
+  };
+  detail::for_each_field(kernel, [&]<class F>(std::string_view, const F& field) {
+    if constexpr (detail::is_optional_field<F>) {
+      if (field) add(*field);
+    } else {
+      add(field);
+    }
+  });
+  std::string name = "callee";
+  if constexpr (requires { K::name; }) name = K::name;
+  detail::record_call(record(kernel, std::move(name), {.probe = detail::probing(loc), .callee = true}), given, loc);
 }
 
 /// The arguments that a kernel struct holds, in parameter order.

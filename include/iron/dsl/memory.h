@@ -74,7 +74,8 @@ class Shared {
   u32 length() const { return length_; }
   ir::Type type() const { return type_; }
   u32 cols() const { return cols_; }
-  detail::Id memory() const { return id_; }
+  using element = T;
+  detail::Id memory(detail::Loc = {}) const { return id_; }
 
  private:
   Shared() = default;
@@ -94,6 +95,8 @@ class Local {
   Local(const Local&) = delete;
   Local& operator=(const Local&) = delete;
   Elem<T> operator[](Use<Index> i) const { return Elem<T>(id_, i.arg, i.loc); }
+  using element = T;
+  detail::Id memory(detail::Loc = {}) const { return id_; }
 
  private:
   detail::Id id_;
