@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "app.h"
 #include "bench/session.h"
@@ -101,7 +102,7 @@ class TestRun {
         auto result = sanitize(s, options_.seed);
         row.outcome = std::move(result.outcome), findings = std::move(result.findings);
       } else if (const auto made = maker.next(); made.c)
-        row.outcome = guarded(device, *made.c, s.tolerance);
+        row.outcome = guarded(device, *made.c, s);
       else
         row.outcome = {false, 0, 0, made.error};
       row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -113,9 +114,10 @@ class TestRun {
   }
 
   // Whatever is thrown fails this case and no other.
-  static runtime::Outcome guarded(runtime::Backend& device, const Case& c, Tolerance tolerance) {
+  runtime::Outcome guarded(runtime::Backend& device, const Case& c, const CaseSource& source) {
     try {
-      return runtime::run_case(device, c, tolerance);
+      if (recorded_.insert(source.entry).second) record_checked(*source.entry);
+      return runtime::run_case(device, c, source.tolerance);
     } catch (const std::exception& e) {
       return {false, 0, 0, e.what()};
     }
@@ -242,6 +244,7 @@ class TestRun {
   Messages messages_;
   std::vector<Row> rows_;
   std::vector<std::string> failures_;
+  std::set<const KernelEntry*> recorded_;  ///< their recordings do not depend on the host's state
 };
 
 int run(const Globals& globals, const TestOptions& options) {
