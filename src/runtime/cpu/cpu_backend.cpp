@@ -143,7 +143,7 @@ std::shared_ptr<Executable> CpuBackend::prepare(const ir::Kernel& optimised, Dim
   // Ids of the canonical kernel follow its text, so that code from the cache names the same ops.
   ir::Kernel kernel = ir::canonical(optimised);
   const auto& target = cpu::host_target();
-  const std::string key = cpu::cache_key(kernel, threads, target, cpu::llvm_version());
+  const std::string key = cpu::cache_key(kernel, threads, target, cpu::llvm_version()).hex();
   const std::lock_guard lock(prepare_mutex_);
   if (auto known = prepared_[key].lock()) return known;
   auto made = std::make_shared<CpuExecutable>(std::move(kernel), threads, target);
