@@ -60,7 +60,8 @@ inline constexpr std::string_view out_of_bounds = "EXEC01", uninitialised = "EXE
                                   in_flight = "EXEC18", pipeline = "EXEC19", turn = "EXEC20";
 }  // namespace code
 
-/// Runs a kernel on host memory. Throws iron::Error (EXEC8x) for a launch or kernel that cannot be run at all.
+/// Runs a kernel on host memory; transcendental functions by their expansions. Throws iron::Error (EXEC8x) for a launch
+/// or kernel that cannot be run at all.
 Result run(const ir::Kernel& kernel, const LaunchGeometry& geometry, std::span<const LaunchArg> args,
            const Options& options = {});
 
