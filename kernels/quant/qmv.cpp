@@ -26,9 +26,9 @@ Case product(Gen& g, u32 m, u32 n, u32 k, QmvSpec spec) {
       .computes(2.0 * m * n * k);
 }
 
-void add(Registry& r, const std::string& name, QmvSpec spec, std::string doc) {
+void add(Registry& r, const std::string& name, QmvSpec spec, const std::string& doc) {
   auto k = r.kernel<AffineQmv>(name, "quant", dtypes<f32, f16, bf16>, [spec](auto& q) { q.spec = spec; });
-  k.doc(std::move(doc));
+  k.doc(doc);
   k.shapes("x: [m, k]; out: [m, n]");
   const u32 step = 32 * spec.per_lane, group = spec.format.group;
   k.test("rows and vectors ragged, one step and a part", affine_limit, [=]<class T>(Gen& g) {
