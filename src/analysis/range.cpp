@@ -150,6 +150,7 @@ Range remainder(const Range& a, const Range& b) {  // b does not hold 0
 }
 
 Range bit_and(DType type, const Range& a, const Range& b) {
+  if (a.is_point() && b.is_point()) return Range::point(a.lo & b.lo);
   if (a.is_point()) return bit_and(type, b, a);
   const Range full = Range::of(type);
   if (b.is_point()) {

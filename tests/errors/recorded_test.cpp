@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "iron/dsl.h"
 #include "iron/library.h"
 
 namespace iron {
@@ -132,18 +133,6 @@ struct ConstantTooLarge {
   void operator()() const { y[grid_thread_id()] = 256; }
 };
 
-struct NotOnEveryPath {
-  static constexpr Mode mode = Mode::Threadgroup;
-  In<f32> x;
-  Out<f32> y;
-  void operator()() const {
-    const auto t = thread_id();
-    Var<f32> v;
-    if_(t < 4) { v = x[t]; }
-    y[t] = v;
-  }
-};
-
 struct CountsOnTheHost {
   static constexpr Mode mode = Mode::Threadgroup;
   Out<u32> y;
@@ -199,7 +188,6 @@ const std::map<std::string, std::function<std::string()>> cases = {
     {"D24_tile_stored_to_an_input", [] { return recorded<TileStoredToAnInput>("into_input"); }},
     {"D28_host_break", [] { return recorded<HostBreak>("breaks"); }},
     {"D29_constant_too_large", [] { return recorded<ConstantTooLarge>("large"); }},
-    {"D32_not_on_every_path", [] { return recorded<NotOnEveryPath>("unset"); }},
     {"D33_host_state", host_state},
 };
 
