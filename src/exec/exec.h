@@ -29,6 +29,7 @@ struct Options {
   u64 max_trips = u64{1} << 24;  ///< a loop that runs more trips is a runaway
   bool index32 = false;          ///< the launch uses 32-bit addresses: report an index that leaves i32
   u32 max_findings = 64;
+  bool stop_at_error = false;  ///< nothing runs on after the first error
   u32 max_prints = 1000;
 };
 

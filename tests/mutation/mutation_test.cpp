@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "ir/text.h"
 #include "trial.h"
@@ -22,6 +23,7 @@ TEST(Library, NoticesFaults) {
   const bool full = v != nullptr && std::string_view(v) == "1";
   TrialOptions o;
   o.sample = full ? 0 : sample;
+  if (full) o.threads = std::max(1u, std::thread::hardware_concurrency());
   o.explained = read_explained(IRON_SOURCE_DIR "/tests/mutation/equivalent.txt");
   o.progress = [&](u64 done, u64 all, const Verdict&) {
     if (full && done % 500 == 0) fmt::print(stderr, "{} of {} mutants\n", done, all);

@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
+#include <mutex>
+#include <span>
 #include <sstream>
+#include <thread>
 #include <tuple>
 
 #include "analysis/contract.h"
@@ -72,9 +76,16 @@ std::string shown(const Kernel& k, OpId id) {
   return fmt::format("constant {} : {} in {}", number, to_string(k.type(id)), user == none ? "" : print_op(k, user));
 }
 
+/// A kernel as it runs, with its launch contract.
+struct Ready {
+  explicit Ready(const Kernel& k) : kernel(executable(k)), contract(analysis::derive(kernel)) {}
+  Kernel kernel;
+  analysis::Contract contract;
+};
+
 struct Subject {
   Kernel kernel;  ///< canonical, calls inlined
-  std::shared_ptr<const Kernel> ready;
+  std::shared_ptr<const Ready> ready;
   std::string optimised;
 };
 
@@ -113,7 +124,7 @@ class Trial {
 
   /// The first test that notices, cheapest first.
   std::optional<Fate> killed(const std::string& key, const Kernel& mutant) {
-    const Kernel ready = executable(mutant);
+    const Ready ready(mutant);
     for (auto& run : runs_) {
       std::string detail;
       if (const auto fate = attempt(run, key, &ready, detail)) return fate;
@@ -138,28 +149,28 @@ class Trial {
     static const std::string inline_only[] = {"kernel_inline"};
     passes::run_passes(s.kernel, inline_only);
     s.kernel = canonical(s.kernel);
-    s.ready = std::make_shared<const Kernel>(executable(s.kernel));
+    s.ready = std::make_shared<const Ready>(s.kernel);
     s.optimised = optimised_identity(s.kernel);
   }
 
-  std::optional<Fate> attempt(Run& run, const std::string& key, const Kernel* mutant, std::string& detail) {
+  std::optional<Fate> attempt(Run& run, const std::string& key, const Ready* mutant, std::string& detail) {
     for (auto& [at, bytes] : run.before) std::copy(bytes.begin(), bytes.end(), at);
     u64 work = 0;
     for (const auto& step : run.made.steps) {
-      const Kernel& k = mutant && step.key == key ? *mutant : *kernels_.at(step.key).ready;
+      const Ready& k = mutant && step.key == key ? *mutant : *kernels_.at(step.key).ready;
       const LaunchGeometry g{{step.grid.groups.x, step.grid.groups.y, step.grid.groups.z},
                              {step.grid.threads.x, step.grid.threads.y, step.grid.threads.z},
                              step.grid.items};
       std::vector<LaunchArg> args;
       for (const auto& a : step.args)
         args.push_back(a.scalar ? LaunchArg{nullptr, 0, a.bits} : LaunchArg{a.buffer.data, a.buffer.bytes, 0});
-      if (const auto refused = analysis::check(analysis::derive(k), g, args); !refused.empty()) {
+      if (const auto refused = analysis::check(k.contract, g, args); !refused.empty()) {
         detail = refused[0].message;
         return Fate::killed_refused;
       }
       exec::Options o;
-      o.max_trips = u64{1} << 20;
-      const auto result = exec::run(k, g, args, o);
+      o.max_trips = u64{1} << 20, o.stop_at_error = true;
+      const auto result = exec::run(k.kernel, g, args, o);
       work += result.statistics.lane_ops;
       for (const auto& f : result.findings)
         if (f.severity == Severity::error) {
@@ -178,6 +189,28 @@ class Trial {
   std::vector<Run> runs_;
   std::map<std::string, Subject> kernels_;
 };
+
+// What becomes of a mutant; nothing if nobody could run it.
+std::optional<Verdict> verdict(Trial& trial, const std::string& key, const Mutation& mutation, const KernelEntry& entry,
+                               const Explained& explained) {
+  const auto& subject = trial.kernels().at(key);
+  const auto mutant = mutate(subject.kernel, mutation);
+  if (!mutant) return std::nullopt;
+  const auto& at = subject.kernel.location(mutation.at);
+  Verdict v{entry.full_name(),
+            mutation.id(),
+            Fate::survived,
+            shown(subject.kernel, mutation.at),
+            at.line ? fmt::format("{}:{}", at.file, at.line) : entry.file,
+            {}};
+  if (const auto fate = trial.killed(key, *mutant))
+    v.fate = *fate;
+  else if (optimised_identity(*mutant) == subject.optimised)
+    v.fate = Fate::equivalent;
+  else if (const auto it = explained.find({v.kernel, v.mutant}); it != explained.end())
+    v.fate = Fate::explained, v.why = it->second;
+  return v;
+}
 }  // namespace
 
 Score try_mutants(const Registry& registry, const TrialOptions& options) {
@@ -209,47 +242,65 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
     return std::tie(a.entry, a.key, a.mutation.at, a.mutation.fault, a.mutation.operand) <
            std::tie(b.entry, b.key, b.mutation.at, b.mutation.fault, b.mutation.operand);
   });
-  std::unique_ptr<Trial> trial;
-  const KernelEntry* current = nullptr;
+  // One entry's mutants at a time, by whichever thread is free: an entry's cases are alive only meanwhile.
+  std::vector<std::span<const Planned>> entries;
+  for (std::size_t at = 0; at < plan.size();) {
+    std::size_t end = at;
+    while (end < plan.size() && plan[end].entry == plan[at].entry) ++end;
+    entries.push_back(std::span(plan).subspan(at, end - at));
+    at = end;
+  }
+  std::mutex mutex;
+  std::atomic<std::size_t> next{0};
   u64 done = 0;
-  for (const auto& p : plan) {
+  const auto note = [&](Verdict v) {
+    const std::lock_guard lock(mutex);
     ++done;
-    if (p.entry != current) {
-      current = p.entry, ++score.kernels;
-      trial = std::make_unique<Trial>(*p.entry);
-      try {
-        trial->check_original();
-      } catch (const Error& error) {
-        score.broken.push_back(fmt::format("{}: {}", p.entry->full_name(), error.what()));
-        trial.reset();
-      }
-    }
-    if (!trial) continue;
-    const auto& subject = trial->kernels().at(p.key);
-    const auto mutant = mutate(subject.kernel, p.mutation);
-    if (!mutant) continue;  // nobody could run it
-    const auto& at = subject.kernel.location(p.mutation.at);
-    Verdict v{p.entry->full_name(),
-              p.mutation.id(),
-              Fate::survived,
-              shown(subject.kernel, p.mutation.at),
-              at.line ? fmt::format("{}:{}", at.file, at.line) : p.entry->file,
-              {}};
-    if (const auto fate = trial->killed(p.key, *mutant)) {
-      v.fate = *fate;
-      ++score.killed;
-    } else if (optimised_identity(*mutant) == subject.optimised) {
-      v.fate = Fate::equivalent;
-      ++score.equivalent;
-    } else if (const auto it = options.explained.find({v.kernel, v.mutant}); it != options.explained.end()) {
-      v.fate = Fate::explained, v.why = it->second;
-      ++score.explained;
-    } else {
-      ++score.survived;
-      score.survivors.push_back(v);
+    switch (v.fate) {
+      case Fate::equivalent:
+        ++score.equivalent;
+        break;
+      case Fate::explained:
+        ++score.explained;
+        break;
+      case Fate::survived:
+        ++score.survived;
+        score.survivors.push_back(v);
+        break;
+      default:
+        ++score.killed;
     }
     if (options.progress) options.progress(done, plan.size(), v);
-  }
+  };
+  const auto work = [&] {
+    for (std::size_t i = next++; i < entries.size(); i = next++) {
+      const auto& entry = *entries[i].front().entry;
+      try {
+        Trial trial(entry);
+        trial.check_original();
+        for (const auto& p : entries[i])
+          if (auto v = verdict(trial, p.key, p.mutation, entry, options.explained))
+            note(std::move(*v));
+          else {  // nobody could run it
+            const std::lock_guard lock(mutex);
+            ++done;
+          }
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        score.broken.push_back(fmt::format("{}: {}", entry.full_name(), error.what()));
+      }
+      const std::lock_guard lock(mutex);
+      ++score.kernels;
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (u32 t = 1; t < options.threads; ++t) helpers.emplace_back(work);
+  work();
+  for (auto& h : helpers) h.join();
+  const auto by_name = [](const Verdict& x, const Verdict& y) {
+    return std::tie(x.kernel, x.mutant) < std::tie(y.kernel, y.mutant);
+  };
+  std::sort(score.survivors.begin(), score.survivors.end(), by_name);
   return score;
 }
 

@@ -38,6 +38,7 @@ struct TrialOptions {
   u64 sample = 0;      ///< mutants to try, spread over all kernels by a hash of their names; 0: all
   std::string filter;  ///< only kernels whose name contains it
   Explained explained;
+  u32 threads = 1;  ///< that try mutants, each those of one kernel
   std::function<void(u64 done, u64 all, const Verdict&)> progress;
 };
 
