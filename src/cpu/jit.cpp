@@ -163,6 +163,15 @@ void link(Compiled& out, ArrayRef<char> object, const std::string& symbol) {
   });
 }
 
+bool links(Compiled& out, ArrayRef<char> object, const std::string& symbol) {
+  try {
+    link(out, object, symbol);
+    return true;
+  } catch (const iron::Error&) {
+    return false;
+  }
+}
+
 struct Object {
   Lowered info;
   SmallVector<char, 0> bytes;
@@ -200,12 +209,10 @@ std::shared_ptr<Compiled> compile(const ir::Kernel& kernel, Dim3 threads, const 
   const std::string symbol = symbol_name(kernel);
   if (auto entry = options.use_disk ? read_entry(cache, key) : std::nullopt) {
     const f64 start = now_ms();
-    try {
-      link(*out, ArrayRef<char>(entry->object.data(), entry->object.size()), symbol);
+    // An entry that does not link is rebuilt like one that is damaged.
+    if (links(*out, ArrayRef<char>(entry->object.data(), entry->object.size()), symbol)) {
       out->info = entry->info, out->from_cache = true, out->link_ms = now_ms() - start;
       return out;
-    } catch (const iron::Error&) {
-      // An entry that does not link is rebuilt like one that is damaged.
     }
   }
   const Object o = build(kernel, threads, target, options.stream);
