@@ -104,9 +104,9 @@ CpuBackend::CpuBackend(u32 threads) : pool_(threads) {
   info_.memory_bytes = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
   info_.cache_bytes = cache_size();
   info_.features = {"forward_progress", t.name};
-  if (t.avx512 && t.name != "avx512") info_.features.push_back("avx512");
-  if (t.fma) info_.features.push_back("fma");
-  if (t.f16c) info_.features.push_back("f16c");
+  if (t.avx512 && t.name != "avx512") info_.features.emplace_back("avx512");
+  if (t.fma) info_.features.emplace_back("fma");
+  if (t.f16c) info_.features.emplace_back("f16c");
 }
 CpuBackend::~CpuBackend() { flush(); }
 
