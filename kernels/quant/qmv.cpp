@@ -1,6 +1,8 @@
 // Affine-quantised matrix times vector: qmv, and qmm that reuses one pass over the weights for several vectors.
 #include "quant/qmv.h"
 
+#include <algorithm>
+
 #include "iron/library.h"
 #include "quant/affine_case.h"
 #include "registry.h"
@@ -34,6 +36,10 @@ void add(Registry& r, const std::string& name, QmvSpec spec, const std::string& 
   k.test("rows and vectors ragged, one step and a part", affine_limit, [=]<class T>(Gen& g) {
     return product<T>(g, spec.vectors + 1, spec.rows_a_group() + 3, (step + group) / group * group, spec);
   });
+  for (u32 rest = 1; rest <= std::max(spec.rows, spec.vectors); ++rest)
+    k.test(std::to_string(rest) + " rows and vectors left", affine_limit, [=]<class T>(Gen& g) {
+      return product<T>(g, spec.vectors + std::min(rest, spec.vectors), spec.rows_a_group() + rest, 2 * group, spec);
+    });
   k.test("one row, one group", affine_limit, [=]<class T>(Gen& g) { return product<T>(g, 1, 1, group, spec); });
   k.bench(std::to_string(spec.vectors) + " x 2048 x 2048",
           [=]<class T>(Gen& g) { return product<T>(g, spec.vectors, 2048, 2048, spec); });

@@ -80,7 +80,15 @@ TEST(Mutants, EveryFaultIsMadeAndChangesTheKernel) {
 TEST(Explained, NeedsAReason) {
   const std::string path = ::testing::TempDir() + "explained.txt";
   std::FILE* f = std::fopen(path.c_str(), "w");
-  std::fputs("# comment\niron_a_f32 constant:3.0 the constant is not used\niron_b_f32 swap:1.0\n", f);
+  std::fputs("iron_a_* | constant | a.cpp | constant 0 in f(x) | it is not used\n", f);
+  std::fclose(f);
+  const auto read = read_explained(path);
+  ASSERT_EQ(read.size(), 1u);
+  EXPECT_EQ(read[0].expression, "constant 0 in f(x)");
+  EXPECT_EQ(read[0].why, "it is not used");
+  f = std::fopen(path.c_str(), "w");
+  std::fputs(
+      "# comment\niron_a_* | constant | a.cpp | constant 0 in f(x) | it is not used\niron_b_f32 | swap | b.cpp\n", f);
   std::fclose(f);
   EXPECT_THROW(read_explained(path), Error);
 }

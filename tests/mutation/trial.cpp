@@ -34,13 +34,19 @@ Explained read_explained(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
-    std::istringstream words(line);
-    std::string kernel, mutant, why;
-    words >> kernel >> mutant;
-    std::getline(words >> std::ws, why);
-    if (why.empty())
-      throw Error("MUT02", fmt::format("{}: '{}' gives no reason", path, line), "write: kernel mutant why");
-    out[{kernel, mutant}] = why;
+    Explanation e;
+    std::string* const parts[] = {&e.kernel, &e.fault, &e.file, &e.expression, &e.why};
+    std::size_t at = 0;
+    for (std::string* part : parts) {
+      const bool last = part == &e.why;
+      const std::size_t end = last ? line.size() : line.find(" | ", at);
+      if (end == std::string::npos || end <= at)
+        throw Error("MUT02", fmt::format("{}: '{}' gives no reason", path, line),
+                    "write: kernel | fault | file | expression | why");
+      *part = line.substr(at, end - at);
+      at = std::min(line.size(), end + 3);
+    }
+    out.push_back(e);
   }
   return out;
 }
@@ -63,17 +69,22 @@ std::string optimised_identity(Kernel k) {
   return identity(k);
 }
 
-// The op as it stood; a constant shows nothing by itself, so it is shown where it is used.
+// The op as its author would write it; a constant shows nothing by itself, so it is shown where it is used.
 std::string shown(const Kernel& k, OpId id) {
-  if (!is_const(k, id)) return print_op(k, id);
+  if (!is_const(k, id)) return expression(k, id);
   OpId user = none;
   k.walk([&](OpId at) {
     for (const OpId v : k.operands(at))
       if (v == id && user == none) user = at;
   });
-  i64 value = 0;
-  const std::string number = const_index(k, id, value) ? fmt::format("{}", value) : fmt::format("{:#x}", k.op(id).imm);
-  return fmt::format("constant {} : {} in {}", number, to_string(k.type(id)), user == none ? "" : print_op(k, user));
+  return fmt::format("constant {} in {}", expression(k, id), user == none ? "" : expression(k, user));
+}
+
+bool explains(const Explanation& e, const Verdict& v) {
+  const bool family = e.kernel.ends_with('*');
+  const std::string_view kernel = e.kernel;
+  return (family ? v.kernel.starts_with(kernel.substr(0, kernel.size() - 1)) : v.kernel == kernel) &&
+         v.mutant.starts_with(e.fault + ":") && v.where.starts_with(e.file + ":") && v.ir == e.expression;
 }
 
 /// A kernel as it runs, with its launch contract.
@@ -207,8 +218,9 @@ std::optional<Verdict> verdict(Trial& trial, const std::string& key, const Mutat
     v.fate = *fate;
   else if (optimised_identity(*mutant) == subject.optimised)
     v.fate = Fate::equivalent;
-  else if (const auto it = explained.find({v.kernel, v.mutant}); it != explained.end())
-    v.fate = Fate::explained, v.why = it->second;
+  else
+    for (const auto& e : explained)
+      if (explains(e, v)) v.fate = Fate::explained, v.why = e.why;
   return v;
 }
 }  // namespace

@@ -30,8 +30,12 @@ struct Score {
   }
 };
 
-/// "kernel mutant why", one a line; '#' starts a comment.
-using Explained = std::map<std::pair<std::string, std::string>, std::string>;
+/// Survivors that no test can kill, one a line: "kernel | fault | file | expression | why"; '#' starts a comment. A
+/// kernel may end in '*'; the expression is Verdict::ir.
+struct Explanation {
+  std::string kernel, fault, file, expression, why;
+};
+using Explained = std::vector<Explanation>;
 Explained read_explained(const std::string& path);
 
 struct TrialOptions {
