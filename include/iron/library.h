@@ -222,6 +222,10 @@ struct KernelEntry {
   std::string full_name() const { return name + "_" + std::string(dtype_name(dtype)); }
 };
 
+/// The kernel of an entry. It is recorded a second time with every region body recorded twice: throws iron::Error (D33)
+/// if that gives another kernel, since the body then changes state of the host.
+std::shared_ptr<ir::Kernel> record_checked(const KernelEntry& entry);
+
 template <class... T>
 struct DTypes {};
 template <class... T>
@@ -240,12 +244,12 @@ class Registration {
   Registration& test(std::string name, Tolerance t, F make);
   template <class F>
   Registration& bench(std::string shape, F make);
-  Registration& doc(std::string text);
-  Registration& shapes(std::string text);  ///< see KernelEntry::shapes
-  Registration& determinism(std::string note);
+  Registration& doc(const std::string& text);
+  Registration& shapes(const std::string& text);  ///< see KernelEntry::shapes
+  Registration& determinism(const std::string& note);
   /// A member of the family for devices with this capability (caps.def); others refuse it (D20).
-  Registration& needs(std::string capability);
-  Registration& rejected(std::string idea, std::string numbers, std::string where);
+  Registration& needs(const std::string& capability);
+  Registration& rejected(const std::string& idea, const std::string& numbers, const std::string& where);
 
  private:
   template <class F>
@@ -259,13 +263,13 @@ class Registry {
  public:
   /// A kernel template over element types: `r.kernel<RmsNorm>("rms_norm", "norm", dtypes<f32, f16, bf16>)`.
   template <template <class> class K, class... T>
-  Registration<T...> kernel(std::string name, std::string family, DTypes<T...>,
+  Registration<T...> kernel(const std::string& name, const std::string& family, DTypes<T...>,
                             SourceLocation loc = SourceLocation::here()) {
-    return kernel<K>(std::move(name), std::move(family), DTypes<T...>{}, [](auto&) {}, loc);
+    return kernel<K>(name, family, DTypes<T...>{}, [](auto&) {}, loc);
   }
   /// The same with a specialisation: `set` changes the spec fields of the kernel.
   template <template <class> class K, class... T, class Set>
-  Registration<T...> kernel(std::string name, std::string family, DTypes<T...>, Set set,
+  Registration<T...> kernel(const std::string& name, const std::string& family, DTypes<T...>, Set set,
                             SourceLocation loc = SourceLocation::here()) {
     std::vector<std::size_t> added;
     (added.push_back(add<K<T>>("iron_" + name, family, dtype_of<T>, set, loc)), ...);
@@ -273,12 +277,14 @@ class Registry {
   }
   /// A kernel of one fixed element type, named by T: `r.kernel<RandomHash, u32>("random_hash", "generate")`.
   template <class K, class T>
-  Registration<T> kernel(std::string name, std::string family, SourceLocation loc = SourceLocation::here()) {
+  Registration<T> kernel(const std::string& name, const std::string& family,
+                         SourceLocation loc = SourceLocation::here()) {
     return Registration<T>(*this, {add<K>("iron_" + name, family, dtype_of<T>, [](auto&) {}, loc)});
   }
   template <class K, class T, class Set>
     requires std::invocable<Set, K&>
-  Registration<T> kernel(std::string name, std::string family, Set set, SourceLocation loc = SourceLocation::here()) {
+  Registration<T> kernel(const std::string& name, const std::string& family, Set set,
+                         SourceLocation loc = SourceLocation::here()) {
     return Registration<T>(*this, {add<K>("iron_" + name, family, dtype_of<T>, set, loc)});
   }
 
@@ -327,27 +333,28 @@ Registration<T...>& Registration<T...>::bench(std::string shape, F make) {
   return *this;
 }
 template <class... T>
-Registration<T...>& Registration<T...>::doc(std::string text) {
+Registration<T...>& Registration<T...>::doc(const std::string& text) {
   for (const auto i : entries_) registry_->entry(i).doc = text;
   return *this;
 }
 template <class... T>
-Registration<T...>& Registration<T...>::shapes(std::string text) {
+Registration<T...>& Registration<T...>::shapes(const std::string& text) {
   for (const auto i : entries_) registry_->entry(i).shapes = text;
   return *this;
 }
 template <class... T>
-Registration<T...>& Registration<T...>::determinism(std::string note) {
+Registration<T...>& Registration<T...>::determinism(const std::string& note) {
   for (const auto i : entries_) registry_->entry(i).determinism = note;
   return *this;
 }
 template <class... T>
-Registration<T...>& Registration<T...>::needs(std::string capability) {
+Registration<T...>& Registration<T...>::needs(const std::string& capability) {
   for (const auto i : entries_) registry_->entry(i).needs = capability;
   return *this;
 }
 template <class... T>
-Registration<T...>& Registration<T...>::rejected(std::string idea, std::string numbers, std::string where) {
+Registration<T...>& Registration<T...>::rejected(const std::string& idea, const std::string& numbers,
+                                                 const std::string& where) {
   for (const auto i : entries_) registry_->entry(i).rejected.push_back({idea, numbers, where});
   return *this;
 }

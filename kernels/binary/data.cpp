@@ -130,7 +130,10 @@ Case strided_nd(Gen& g, const std::vector<u32>& shape, const std::vector<u32>& s
     u64 offset = 0;
     for (std::size_t k = 0; k < shape.size(); ++k) offset += u64{at[k]} * strides[k];
     want.push_back(src[offset]);
-    for (std::size_t k = shape.size(); k-- > 0 && ++at[k] == shape[k];) at[k] = 0;
+    for (std::size_t k = shape.size(); k-- > 0;) {
+      if (++at[k] < shape[k]) break;
+      at[k] = 0;
+    }
   }
   const auto extents = list(shape), steps = list(strides);
   return Case{StridedCopyNd<T>{src, extents, steps, out, static_cast<u32>(shape.size())}}.expect_exact("out", want);

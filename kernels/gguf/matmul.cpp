@@ -122,7 +122,11 @@ void register_products(Registry& r, GgufType type, u32 block_tokens, const std::
   k.test("ragged rows and tokens", limit,
          [=]<class T>(Gen& g) { return product(g, type, block_tokens, {block_tokens + 1, 37, 96}, false); });
   k.test("added to a residual", limit,
-         [=]<class T>(Gen& g) { return product(g, type, block_tokens, {2, 33, 64}, true); });
+         [=]<class T>(Gen& g) { return product(g, type, block_tokens, {block_tokens + 1, 33, 64}, true); });
+  for (u32 rest = 2; rest <= block_tokens; ++rest)
+    k.test(std::to_string(rest) + " tokens left", limit, [=]<class T>(Gen& g) {
+      return product(g, type, block_tokens, {block_tokens + rest, 16, 64}, rest % 2 == 0);
+    });
   if (block_tokens == 1)
     k.bench("1536 x 576", [=]<class T>(Gen& g) { return product(g, type, block_tokens, {1, 1536, 576}, false); });
   else

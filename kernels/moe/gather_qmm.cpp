@@ -85,6 +85,15 @@ void add(Registry& r, const std::string& name, QmvSpec spec) {
     const u32 v = spec.vectors;
     return experts<T>(g, {0, 0, 1, 1, 1 + v, 3 + v, 3 + v}, spec.rows_a_group() + 1, 2 * group, spec);
   });
+  k.test("segments of every length", affine_limit, [=]<class T>(Gen& g) {
+    std::vector<u32> offsets{0};
+    for (u32 length = 1; length <= spec.vectors; ++length) offsets.push_back(offsets.back() + length);
+    return experts<T>(g, offsets, spec.rows_a_group() + 1, group, spec);
+  });
+  for (u32 rest = 2; rest <= spec.rows; ++rest)
+    k.test(std::to_string(rest) + " columns left", affine_limit, [=]<class T>(Gen& g) {
+      return experts<T>(g, {0, 1, 1 + spec.vectors}, spec.rows_a_group() + rest, group, spec);
+    });
   k.bench("256 rows, 8 experts of 1024 x 1024",
           [=]<class T>(Gen& g) { return experts<T>(g, {0, 32, 64, 64, 100, 160, 200, 220, 256}, 1024, 1024, spec); });
 }

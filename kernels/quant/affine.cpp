@@ -44,19 +44,23 @@ struct AffineQuantize {
       scales[group] = scale;
       biases[group] = bias;
     }
-    // Word w holds bits 32 w to 32 w + 31 of the group: the codes from number 32 w / bits on, of which the first may
-    // have begun in the word before.
-    const u32 group_words = format.words(format.group);
+    // Word w holds bits 32 w to 32 w + 31 of the group. Its first code may begin `back` bits before it, and its last
+    // may go on in the word behind.
+    const u32 bits = format.bits, group_words = format.words(format.group), reach = 32 % bits == 0 ? 32 : 31 + bits;
     for (auto w : range(lane, group_words, 32)) {
-      const auto first = w * 32 / format.bits;
-      Var<u32> word{0u};
-      for (u32 j = 0; j <= (32 + format.bits - 2) / format.bits; ++j) {
-        const auto number = min(first + j, format.group - 1);
-        const auto start = cast<i32>(number * format.bits) - cast<i32>(w * 32);
-        const Val<u32> code = codes[number];
-        const auto up = code << cast<u32>(start & 31), down = code >> cast<u32>(-start & 31);
-        const auto part = select(start >= 0, up, down);
-        word |= select(first + j < format.group && start < 32, part, constant<u32>(0u));
+      const auto first = w * 32 / bits;
+      const auto back = cast<u32>(w * 32 % bits);
+      const Val<u32> begun = codes[first];
+      Var<u32> word{begun >> back};
+      for (u32 j = 1; j * bits < reach; ++j) {
+        const auto up = j * bits - back;
+        if (j * bits < 32) {
+          const Val<u32> code = codes[first + j];
+          word |= code << up;
+        } else {  // begins in this word only where enough of the first code lies before it
+          const Val<u32> code = codes[min(first + j, format.group - 1)];
+          word |= select(up < 32u, code << (up & 31u), constant<u32>(0u));
+        }
       }
       words[group * group_words + w] = word;
     }
@@ -130,6 +134,8 @@ template <class T>
 Case quantised(Gen& g, AffineFormat f, u64 rows, u64 cols) {
   auto x = g.values<T>(rows, cols);
   for (u64 i = 0; i < f.group; ++i) x[i] = T(1.5f);  // a group without range
+  // and one whose range is too small for a scale
+  for (u64 i = 0; i < f.group; ++i) x[f.group + i] = T(static_cast<f32>(i % 7) * 1e-8f + 3e-8f);
   std::vector<f32> source(x.size());
   for (u64 i = 0; i < x.size(); ++i) source[i] = static_cast<f32>(x.at(i));
   const auto m =

@@ -1,6 +1,8 @@
 // Affine-quantised matrix times vector: qmv, and qmm that reuses one pass over the weights for several vectors.
 #include "quant/qmv.h"
 
+#include <algorithm>
+
 #include "iron/library.h"
 #include "quant/affine_case.h"
 #include "registry.h"
@@ -26,14 +28,18 @@ Case product(Gen& g, u32 m, u32 n, u32 k, QmvSpec spec) {
       .computes(2.0 * m * n * k);
 }
 
-void add(Registry& r, const std::string& name, QmvSpec spec, std::string doc) {
+void add(Registry& r, const std::string& name, QmvSpec spec, const std::string& doc) {
   auto k = r.kernel<AffineQmv>(name, "quant", dtypes<f32, f16, bf16>, [spec](auto& q) { q.spec = spec; });
-  k.doc(std::move(doc));
+  k.doc(doc);
   k.shapes("x: [m, k]; out: [m, n]");
   const u32 step = 32 * spec.per_lane, group = spec.format.group;
   k.test("rows and vectors ragged, one step and a part", affine_limit, [=]<class T>(Gen& g) {
     return product<T>(g, spec.vectors + 1, spec.rows_a_group() + 3, (step + group) / group * group, spec);
   });
+  for (u32 rest = 1; rest <= std::max(spec.rows, spec.vectors); ++rest)
+    k.test(std::to_string(rest) + " rows and vectors left", affine_limit, [=]<class T>(Gen& g) {
+      return product<T>(g, spec.vectors + std::min(rest, spec.vectors), spec.rows_a_group() + rest, 2 * group, spec);
+    });
   k.test("one row, one group", affine_limit, [=]<class T>(Gen& g) { return product<T>(g, 1, 1, group, spec); });
   k.bench(std::to_string(spec.vectors) + " x 2048 x 2048",
           [=]<class T>(Gen& g) { return product<T>(g, spec.vectors, 2048, 2048, spec); });

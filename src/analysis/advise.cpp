@@ -108,7 +108,7 @@ class Adviser {
       auto& d = say(Severity::warning, "D32", id,
                     fmt::format("{} is read before anything is written to it: its contents are undefined", what));
       d.notes.push_back(
-          {fmt::format("it is made here: {}", print_op(k_, root)), k_.location(root).file, k_.location(root).line});
+          {fmt::format("it is made here: {}", expression(k_, root)), k_.location(root).file, k_.location(root).line});
       d.fix = k_.op(root).code == Opcode::SharedNew ? "store to it first, then barrier()" : "store to it first";
     }
   }
@@ -202,7 +202,7 @@ class Adviser {
     if (!guards(condition, k_.operand(id, 1), 0)) return;
     auto& d = say(Severity::warning, "D08", id,
                   "this load is made whether or not the condition of its select holds: select evaluates both values");
-    d.notes.push_back({fmt::format("the condition that looks like its guard is {}", print_op(k_, condition)),
+    d.notes.push_back({fmt::format("the condition that looks like its guard is {}", expression(k_, condition)),
                        k_.location(condition).file, k_.location(condition).line});
     d.fix = "load_or(condition, i, other), or if_(condition)";
   }

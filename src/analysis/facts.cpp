@@ -137,8 +137,13 @@ bool Facts::definitions(Leaf leaf, std::vector<Linear>& out) {
 }
 
 Wide Facts::upper(const Linear& l, Wide target) {
-  int budget = 200;
-  return upper(l, target, 3, budget);
+  // Short combinations first: a search in depth may spend its budget on one fact before it reaches the next.
+  Wide best = range(l).hi;
+  for (int depth = 1; depth <= 3 && best > target; ++depth) {
+    int budget = 200;
+    best = std::min(best, upper(l, target, depth, budget));
+  }
+  return best;
 }
 Wide Facts::lower(const Linear& l, Wide target) {
   Linear negated;

@@ -97,6 +97,8 @@ class Facts {
   u32 nested_selects_ = 0;  ///< selects whose arms are being looked at, each inside the one before
 };
 
+/// Signed and unsigned integers and index, one element.
+inline bool is_integer(ir::Type t) { return t.is_scalar() && (is_int(t.elem) || t.elem == DType::index); }
 /// Whether the range of an op follows from its operands' ranges alone, at any later point too.
 bool recomputable(const ir::Kernel& k, ir::OpId v);
 

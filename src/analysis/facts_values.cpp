@@ -1,39 +1,18 @@
 // Ranges and linear forms of single values.
 #include "analysis/facts.h"
 #include "ir/kernel.h"
+#include "ir/tile_map.h"
 
 namespace iron::analysis {
 
 using namespace ir;
 
 namespace {
-bool integer(Type t) { return t.is_scalar() && (is_int(t.elem) || t.elem == DType::index); }
-bool integer_or_bool(Type t) {
-  return t.is_scalar() && (is_int(t.elem) || t.elem == DType::index || t.elem == DType::boolean);
-}
-
-Wide decode(DType type, u64 bits) {
-  switch (type) {
-    case DType::boolean:
-      return bits ? 1 : 0;
-    case DType::i8:
-      return static_cast<i8>(bits);
-    case DType::i16:
-      return static_cast<i16>(bits);
-    case DType::i32:
-      return static_cast<i32>(bits);
-    case DType::i64:
-    case DType::index:
-      return static_cast<i64>(bits);
-    case DType::u8:
-      return static_cast<u8>(bits);
-    case DType::u16:
-      return static_cast<u16>(bits);
-    case DType::u32:
-      return static_cast<u32>(bits);
-    default:
-      return static_cast<Wide>(bits);
-  }
+bool integer_or_bool(Type t) { return is_integer(t) || t == bool_type; }
+TileMap tile_map(const Kernel& k, OpId v, u32 simd_width, const Dim3& threads) {
+  const OpId tile = k.operand(v, 0);
+  const bool whole = unpack<TileImm>(k.op(tile).imm).scope >= Scope::threadgroup;
+  return {k.type(tile).rows, k.type(tile).cols, whole ? static_cast<u32>(threads.count()) : simd_width};
 }
 }  // namespace
 
@@ -48,7 +27,7 @@ bool recomputable(const Kernel& k, OpId v) {
     case Opcode::Le:
     case Opcode::Gt:
     case Opcode::Ge:
-      return integer(k.type(k.operand(v, 0)));
+      return is_integer(k.type(k.operand(v, 0)));
     case Opcode::Add:
     case Opcode::Sub:
     case Opcode::Mul:
@@ -132,7 +111,7 @@ void Facts::set_form(OpId v, const Linear& l) {
 void Facts::define_range(OpId v, const Range& r) {
   memo_[v].version = 0;
   stored_[v] = r;
-  if (integer(k_.type(v))) set_form(v, r.is_point() ? Linear::constant(r.lo) : Linear::of(v));
+  if (is_integer(k_.type(v))) set_form(v, r.is_point() ? Linear::constant(r.lo) : Linear::of(v));
 }
 void Facts::define_linear(OpId v, const Linear& l, const Range& r) {
   memo_[v].version = 0;
@@ -143,7 +122,7 @@ void Facts::define_linear(OpId v, const Linear& l, const Range& r) {
 void Facts::define(OpId v) {
   memo_[v].version = 0;
   stored_[v] = initial(v);
-  if (!integer(k_.type(v))) return;
+  if (!is_integer(k_.type(v))) return;
   Linear l;
   if (!form(v, l)) l = Linear::of(v);
   set_form(v, l);
@@ -170,11 +149,16 @@ Range Facts::initial(OpId v) {
     case Opcode::LaneId:
       return Range::between(0, std::min<Wide>(simd_width_, threads) - 1);
     case Opcode::TileRow:
-      return Range::between(0, Wide{k_.type(k_.operand(v, 0)).rows} - 1);
-    case Opcode::TileCol:
-      return Range::between(0, Wide{k_.type(k_.operand(v, 0)).cols} - 1);
+    case Opcode::TileCol: {
+      const TileMap map = tile_map(k_, v, simd_width_, geometry_.threads);
+      const Range number = range(k_.operand(v, 1));
+      if (number.lo < 0 || number.hi >= static_cast<Wide>(map.elements())) return full;
+      if (op.code == Opcode::TileCol) return Range::between(0, Wide{map.cols} - 1);
+      // The last elements of some threads may lie behind the tile, where the map goes on.
+      return Range::between(0, static_cast<Wide>(map.row(static_cast<u64>(number.hi), map.threads - 1)));
+    }
     case Opcode::TileElems:
-      return Range::between(0, Wide{k_.type(k_.operand(v, 0)).rows} * k_.type(k_.operand(v, 0)).cols);
+      return Range::point(static_cast<Wide>(tile_map(k_, v, simd_width_, geometry_.threads).elements()));
     case Opcode::Ticket:
       return Range::of(DType::u32);
     case Opcode::SimdReduce:
@@ -247,7 +231,7 @@ bool Facts::form(OpId v, Linear& out) {
 bool Facts::arithmetic_form(OpId v, Linear& out) {
   const auto& op = k_.op(v);
   const auto operand = [&](u32 i) { return k_.operand(v, i); };
-  const auto known = [&](u32 i) { return integer(k_.type(operand(i))) && form_of_[operand(i)] != 0; };
+  const auto known = [&](u32 i) { return is_integer(k_.type(operand(i))) && form_of_[operand(i)] != 0; };
   const auto form_at = [&](u32 i) -> const Linear& { return linear(operand(i)); };
   // The form holds only if the op did not wrap: its exact range, before the type is imposed, must fit.
   const auto fits = [&](const Linear& l) { return range(l).within(Range::of(op.type.elem)); };

@@ -56,7 +56,7 @@ ordered_json manifest(const Kernel& k) {
     const Opcode code = k.op(id).code;
     if (code != Opcode::Assume && code != Opcode::AssumeUniform) return;
     ordered_json one{{"reason", code == Opcode::Assume ? k.texts[k.op(id).imm] : "a value promised uniform"},
-                     {"condition", print_op(k, k.operand(id, 0))}};
+                     {"condition", expression(k, k.operand(id, 0))}};
     if (k.location(id).line) one["file"] = k.location(id).file, one["line"] = k.location(id).line;
     assumptions.push_back(std::move(one));
   });

@@ -2,7 +2,11 @@
 #include "analysis/range.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
+
+#include "ir/eval.h"
+#include "ir/scalar.h"
 
 namespace iron::analysis {
 
@@ -137,7 +141,6 @@ Range divide(const Range& a, const Range& b) {  // b does not hold 0
 Range remainder(const Range& a, const Range& b) {  // b does not hold 0
   const Wide m = std::max(b.lo < 0 ? -b.lo : b.lo, b.hi < 0 ? -b.hi : b.hi);
   if (a.lo >= 0 && b.lo > 0 && a.hi < b.lo) return a;
-  if (b.is_point() && a.is_point()) return Range::point(a.lo % b.lo);
   Range r = Range::between(a.lo < 0 ? std::max(a.lo, 1 - m) : 0, a.hi > 0 ? std::min(a.hi, m - 1) : 0);
   if (b.is_point() && !a.is_point()) {
     const u64 g = std::gcd(a.mod, static_cast<u64>(std::min<Wide>(m, Wide{1} << 62)));
@@ -213,11 +216,9 @@ Range exact(Opcode code, DType type, const Range& a, const Range& b) {
     case Opcode::And:
       return bit_and(type, a, b);
     case Opcode::Or:
-      if (a.is_point() && b.is_point()) return Range::point(a.lo | b.lo);
       if (a.lo >= 0 && b.lo >= 0) return Range::between(std::max(a.lo, b.lo), bit_ceil_mask(std::max(a.hi, b.hi)));
       return full;
     case Opcode::Xor:
-      if (a.is_point() && b.is_point()) return Range::point(a.lo ^ b.lo);
       if (a.lo >= 0 && b.lo >= 0) return Range::between(0, bit_ceil_mask(std::max(a.hi, b.hi)));
       return full;
     case Opcode::Not:
@@ -258,30 +259,48 @@ Range exact(Opcode code, DType type, const Range& a, const Range& b) {
   }
 }
 
-Wide wrap(DType type, Wide v) {
-  const Range full = Range::of(type);
-  const Wide size = full.hi - full.lo + 1;
-  Wide r = (v - full.lo) % size;
-  if (r < 0) r += size;
-  return r + full.lo;
+// Two's complement of the type's width; the value must fit the type.
+u64 encode(DType type, Wide v) {
+  const u64 bits = static_cast<u64>(v);
+  return dtype_bits(type) < 64 ? bits & ((u64{1} << dtype_bits(type)) - 1) : bits;
 }
 }  // namespace
+
+Wide decode(DType type, u64 bits) {
+  return ir::scalar::with_dtype(type, [&]<DType D>() -> Wide {
+    using Store = typename ir::scalar::Rep<D>::Store;
+    if constexpr (is_float(D))
+      return static_cast<Wide>(bits);
+    else if constexpr (D == DType::boolean)
+      return bits ? 1 : 0;
+    else
+      return std::bit_cast<Store>(static_cast<ir::scalar::Bits<Store>>(bits));
+  });
+}
 
 Range apply(Opcode code, DType type, const Range& a, const Range& b, bool& wrapped) {
   const Range full = Range::of(type);
   const Range r = exact(code, type, a, b);
   wrapped = !r.within(full);
-  if (!wrapped) return r;
-  if (r.is_point() && r.lo < limit && r.lo > -limit) return Range::point(wrap(type, r.lo));
-  return full;
+  // Numbers have the value that every device computes; only what is not known yet is bounded here.
+  if (a.is_point() && b.is_point() && a.within(full) && b.within(full)) {
+    const ir::Type types[] = {ir::Type::value(type), ir::Type::value(type)};
+    const u64 values[] = {encode(type, a.lo), encode(type, b.lo)};
+    return Range::point(decode(type, ir::eval(code, types[0], types, values)));
+  }
+  return wrapped ? full : r;
 }
 
 Range convert(DType from, DType to, const Range& a) {
   const Range full = Range::of(to);
-  if (to == DType::boolean) return a.lo > 0 || a.hi < 0 ? Range::point(1) : (a == Range::point(0) ? a : full);
   if (from != DType::boolean && from != DType::index && !is_int(from)) return full;  // from a float
-  if (a.within(full)) return a;
-  return a.is_point() ? Range::point(wrap(to, a.lo)) : full;
+  if (a.is_point() && a.within(Range::of(from))) {
+    const ir::Type source = ir::Type::value(from);
+    const u64 value = encode(from, a.lo);
+    return Range::point(decode(to, ir::eval(Opcode::Cast, ir::Type::value(to), {&source, 1}, {&value, 1})));
+  }
+  if (to == DType::boolean) return a.lo > 0 || a.hi < 0 ? Range::point(1) : full;
+  return a.within(full) ? a : full;
 }
 
 std::string to_string(Wide v) {

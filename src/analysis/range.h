@@ -8,7 +8,7 @@
 
 namespace iron::analysis {
 
-__extension__ typedef __int128 Wide;
+__extension__ typedef __int128 Wide;  // NOLINT(modernize-use-using): __extension__ does not go with `using`
 
 /// The integers from `lo` to `hi` that are `rem` modulo `mod`. Empty when lo > hi. A point has any residue.
 struct Range {
@@ -45,6 +45,8 @@ Range apply(ir::Opcode code, DType type, const Range& a, const Range& b, bool& w
 /// The range of a conversion between integer types, bool included.
 Range convert(DType from, DType to, const Range& a);
 
+/// The number that bits of an integer type, bool or index mean.
+Wide decode(DType type, u64 bits);
 Wide floor_div(Wide a, Wide b);  ///< b > 0
 std::string to_string(Wide v);
 std::string to_string(const Range& r);  ///< "[0, 4095]"

@@ -188,7 +188,7 @@ std::vector<Diagnostic> verify_convergence(const Kernel& k, std::string_view aft
           name(need), loop ? "loop" : "branch");
       if (parent != none)
         d.notes.push_back(
-            {fmt::format("the {} is here; it depends on {}", loop ? "loop" : "branch", print_op(k, value)),
+            {fmt::format("the {} is here; it depends on {}", loop ? "loop" : "branch", expression(k, value)),
              k.location(parent).file, k.location(parent).line});
       d.fix =
           loop ? "let every thread run the same trips, range(0, n, threads()), and guard the load with load_or"

@@ -223,8 +223,8 @@ class EffectsVerifier {
         auto& d = say("D10", store,
                       "the next trip of the loop stores into a slot of threadgroup memory that other threads may still "
                       "be reading");
-        d.notes.push_back({fmt::format("the read of the trip before is {}", print_op(k_, load)), k_.location(load).file,
-                           k_.location(load).line});
+        d.notes.push_back({fmt::format("the read of the trip before is {}", expression(k_, load)),
+                           k_.location(load).file, k_.location(load).line});
         d.notes.push_back(
             {"no barrier stands between that read and the store", k_.location(loop).file, k_.location(loop).line});
         d.fix = "put a second barrier() after the read, or alternate between two slots";

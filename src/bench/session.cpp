@@ -14,6 +14,7 @@
 #include <ctime>
 #include <random>
 
+#include "core/disk_cache.h"
 #include "iron/error.h"
 
 extern char** environ;
@@ -23,11 +24,6 @@ namespace iron::bench {
 namespace fs = std::filesystem;
 
 namespace {
-const char* value_of(const char* name) {
-  const char* value = std::getenv(name);
-  return value && *value ? value : nullptr;
-}
-
 // The output of a command, or nothing if it fails.
 std::optional<std::string> output_of(const char* command) {
   std::FILE* pipe = popen(command, "r");
@@ -41,15 +37,8 @@ std::optional<std::string> output_of(const char* command) {
 }  // namespace
 
 fs::path cache_folder() {
-  fs::path folder;
-  if (const char* set = value_of("IRON_CACHE"))
-    folder = set;
-  else if (const char* xdg = value_of("XDG_CACHE_HOME"))
-    folder = fs::path(xdg) / "iron";
-  else if (const char* home = value_of("HOME"))
-    folder = fs::path(home) / ".cache" / "iron";
-  else
-    folder = fs::temp_directory_path() / fmt::format("iron-{}", getuid());
+  fs::path folder = cache_root();
+  if (folder.empty()) folder = fs::temp_directory_path() / fmt::format("iron-{}", getuid());
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed)

@@ -14,7 +14,7 @@ std::string starvation(const Profile& p) {
 }
 
 std::string bottleneck(const Metrics& m, const Profile& p) {
-  const auto starved = starvation(p);
+  auto starved = starvation(p);
   if (m.intensity && m.ridge && *m.intensity >= *m.ridge) {
     if (m.percent_flops && *m.percent_flops >= saturated_flops) return "compute-bound";
     return starved.empty() ? "compute-bound" : starved;

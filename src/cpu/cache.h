@@ -1,11 +1,12 @@
-// Object files on disk, named by what they were made from; anything that is not exactly what was written is rebuilt.
+// What the disk cache keeps of a compiled kernel: its object file and what the launch needs to know of it.
 #pragma once
 
 #include <optional>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/disk_cache.h"
 #include "cpu/lower.h"
 
 namespace iron::cpu {
@@ -15,14 +16,12 @@ struct CacheEntry {
   std::vector<char> object;
 };
 
-/// The folder of the disk cache, from $IRON_CACHE, $XDG_CACHE_HOME or ~/.cache.
-std::string default_cache_folder();
+/// The entries of this device; an empty folder stands for the default one.
+DiskCache object_cache(const std::string& folder = {});
 /// The name of a kernel's entry: a hash of its identity, the threadgroup, the target, LLVM and this lowering.
-std::string cache_key(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, std::string_view llvm,
-                      bool stream = false);
-/// Nothing if there is no entry, or one that is cut, changed, or of another key.
-std::optional<CacheEntry> read_entry(const std::string& folder, const std::string& key);
-/// Publishes an entry at once: readers see all of it or nothing. Failure to write is no error: the cache is optional.
-bool write_entry(const std::string& folder, const std::string& key, const Lowered& info, std::span<const char> object);
+Hash128 cache_key(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, std::string_view llvm,
+                  bool stream = false);
+std::optional<CacheEntry> read_entry(const DiskCache& cache, const Hash128& key);
+bool write_entry(const DiskCache& cache, const Hash128& key, const Lowered& info, std::span<const char> object);
 
 }  // namespace iron::cpu

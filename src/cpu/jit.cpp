@@ -163,6 +163,15 @@ void link(Compiled& out, ArrayRef<char> object, const std::string& symbol) {
   });
 }
 
+bool links(Compiled& out, ArrayRef<char> object, const std::string& symbol) {
+  try {
+    link(out, object, symbol);
+    return true;
+  } catch (const iron::Error&) {
+    return false;
+  }
+}
+
 struct Object {
   Lowered info;
   SmallVector<char, 0> bytes;
@@ -194,24 +203,21 @@ std::shared_ptr<Compiled> compile(const ir::Kernel& kernel, Dim3 threads, const 
     throw iron::Error("CPU01", fmt::format("this machine does not run code for {}", target.name),
                       "choose a target that it has");
   auto out = std::make_shared<Compiled>();
-  out->key = cache_key(kernel, threads, target, llvm_version(), options.stream);
-  const std::string folder = !options.use_disk              ? ""
-                             : options.cache_folder.empty() ? default_cache_folder()
-                                                            : options.cache_folder;
+  const Hash128 key = cache_key(kernel, threads, target, llvm_version(), options.stream);
+  out->key = key.hex();
+  const DiskCache cache = object_cache(options.cache_folder);
   const std::string symbol = symbol_name(kernel);
-  if (auto entry = read_entry(folder, out->key)) {
+  if (auto entry = options.use_disk ? read_entry(cache, key) : std::nullopt) {
     const f64 start = now_ms();
-    try {
-      link(*out, ArrayRef<char>(entry->object.data(), entry->object.size()), symbol);
+    // An entry that does not link is rebuilt like one that is damaged.
+    if (links(*out, ArrayRef<char>(entry->object.data(), entry->object.size()), symbol)) {
       out->info = entry->info, out->from_cache = true, out->link_ms = now_ms() - start;
       return out;
-    } catch (const iron::Error&) {
-      // An entry that does not link is rebuilt like one that is damaged.
     }
   }
   const Object o = build(kernel, threads, target, options.stream);
   out->info = o.info, out->lower_ms = o.lower_ms, out->optimise_ms = o.optimise_ms, out->codegen_ms = o.codegen_ms;
-  write_entry(folder, out->key, o.info, std::span<const char>(o.bytes.data(), o.bytes.size()));
+  if (options.use_disk) write_entry(cache, key, o.info, std::span<const char>(o.bytes.data(), o.bytes.size()));
   const f64 start = now_ms();
   link(*out, o.bytes, symbol);
   out->link_ms = now_ms() - start;

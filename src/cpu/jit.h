@@ -24,7 +24,7 @@ struct Compiled {
 
 struct CompileOptions {
   bool use_disk = true;
-  std::string cache_folder = {};  ///< empty: $IRON_CACHE/cpu, else $XDG_CACHE_HOME/iron/cpu, else ~/.cache/iron/cpu
+  std::string cache_folder = {};  ///< empty: cpu in cache_root()
   bool stream = false;            ///< the version whose stores go past the caches
 };
 

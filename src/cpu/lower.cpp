@@ -56,7 +56,7 @@ void Lowering::run() {
   std::vector<std::pair<u32, u32>> length_params;
   for (u32 i = 0; i < k_.params.size(); ++i)
     if (k_.params[i].is_buffer()) {
-      if (lengths) length_params.push_back({i, static_cast<u32>(params.size())}), params.push_back({Num::i64, slot});
+      if (lengths) length_params.emplace_back(i, static_cast<u32>(params.size())), params.push_back({Num::i64, slot});
       ++slot;
     }
   const std::size_t geometry = params.size();

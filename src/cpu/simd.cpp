@@ -17,30 +17,30 @@ std::vector<V> Lowering::packets_of(OpId id, u32 comp) {
 
 // Lane l of the result is lane source(l) of the 32 lanes; below zero: whatever.
 std::vector<V> Lowering::permute(const std::vector<V>& packets, const std::function<int(int)>& source) {
-  const int L = static_cast<int>(lanes_), count = static_cast<int>(packets.size());
+  const int width = static_cast<int>(lanes_), count = static_cast<int>(packets.size());
   std::vector<V> out;
   for (int p = 0; p < count; ++p) {
     V made = nullptr;
     // Packets that this one draws from, two at a time.
     std::vector<int> from;
-    for (int l = 0; l < L; ++l)
-      if (const int s = source(p * L + l); s >= 0 && std::find(from.begin(), from.end(), s / L) == from.end())
-        from.push_back(s / L);
+    for (int l = 0; l < width; ++l)
+      if (const int s = source(p * width + l); s >= 0 && std::find(from.begin(), from.end(), s / width) == from.end())
+        from.push_back(s / width);
     if (from.empty()) from.push_back(p);
     for (std::size_t i = 0; i < from.size(); i += i ? 1 : 2) {
-      std::vector<int> take(static_cast<std::size_t>(L));
+      std::vector<int> take(static_cast<std::size_t>(width));
       V second = i ? packets[from[i]] : packets[from[std::min<std::size_t>(1, from.size() - 1)]];
       V first = i ? made : packets[from[0]];
-      for (int l = 0; l < L; ++l) {
-        const int s = source(p * L + l);
+      for (int l = 0; l < width; ++l) {
+        const int s = source(p * width + l);
         int& t = take[static_cast<std::size_t>(l)];
         t = -1;
         if (i)
-          t = s >= 0 && s / L == from[i] ? L + s % L : l;
-        else if (s >= 0 && s / L == from[0])
-          t = s % L;
-        else if (s >= 0 && from.size() > 1 && s / L == from[1])
-          t = L + s % L;
+          t = s >= 0 && s / width == from[i] ? width + s % width : l;
+        else if (s >= 0 && s / width == from[0])
+          t = s % width;
+        else if (s >= 0 && from.size() > 1 && s / width == from[1])
+          t = width + s % width;
       }
       made = c_.shuffle(first, second, take);
       if (from.size() == 1) break;
@@ -64,13 +64,13 @@ V Lowering::ladder(std::vector<V> packets, ir::ReduceKind kind, DType elem) {
 }
 
 std::vector<V> Lowering::shuffle_up(const std::vector<V>& packets, u32 delta, V fill) {
-  const int L = static_cast<int>(lanes_), d = static_cast<int>(delta);
+  const int width = static_cast<int>(lanes_), d = static_cast<int>(delta);
   auto moved = permute(packets, [&](int l) { return l >= d ? l - d : fill ? -1 : l; });
   if (!fill) return moved;
   for (int p = 0; p < static_cast<int>(packets.size()); ++p) {
-    if (p * L >= d) continue;
+    if (p * width >= d) continue;
     std::vector<u64> keep(lanes_);
-    for (int l = 0; l < L; ++l) keep[static_cast<std::size_t>(l)] = p * L + l >= d;
+    for (int l = 0; l < width; ++l) keep[static_cast<std::size_t>(l)] = p * width + l >= d;
     moved[static_cast<std::size_t>(p)] =
         c_.select(c_.constants(Num::i1, keep), moved[static_cast<std::size_t>(p)], c_.splat(fill, lanes_));
   }
@@ -148,7 +148,8 @@ Val Lowering::simd(OpId id) {
     }
     case Opcode::SimdShuffle:
     case Opcode::SimdBroadcast: {
-      const Val v = value(from), lane = value(k_.operand(id, 1));
+      Val v = value(from);
+      const Val lane = value(k_.operand(id, 1));
       if (is_uniform(v)) return v;
       // Through memory: 32 elements, then one load a lane.
       Val out{is_uniform(lane) ? 1 : chunk_->width, {}};

@@ -108,7 +108,7 @@ void Tiles::zero(const Tile& t) {
 Tiles::Operand Tiles::packed(const Tile& t, const Memory& m, V offset, V stride, bool transposed, u32 rows, u32 cols,
                              u64 scratch, u32 panel) {
   const i64 size = dtype_size(m.elem), out = t.element;
-  const u32 L = l_.lanes_;
+  const u32 width = l_.lanes_;
   V to = c_.gep(c_.scratch(), scratch), from = c_.gep(m.base, c_.bin(Bin::mul, offset, c_.i64(size)));
   V step = c_.bin(Bin::mul, stride, c_.i64(size));
   const i64 line_bytes = i64{panel} * out, panel_bytes = line_bytes * rows;
@@ -129,19 +129,19 @@ Tiles::Operand Tiles::packed(const Tile& t, const Memory& m, V offset, V stride,
         });
         return;
       }
-      const u32 packets = count / L;
+      const u32 packets = count / width;
       if (packets <= 4) {
         for (u32 j = 0; j < packets; ++j)
-          copy(c_.gep(source, u64{j} * L * static_cast<u64>(size)), c_.gep(target, u64{j} * L * static_cast<u64>(out)),
-               L);
+          copy(c_.gep(source, u64{j} * width * static_cast<u64>(size)),
+               c_.gep(target, u64{j} * width * static_cast<u64>(out)), width);
       } else {
         each(packets, [&](V j) {
-          V at = c_.bin(Bin::mul, j, c_.i64(L));
+          V at = c_.bin(Bin::mul, j, c_.i64(width));
           copy(c_.gep(source, c_.bin(Bin::mul, at, c_.i64(size))), c_.gep(target, c_.bin(Bin::mul, at, c_.i64(out))),
-               L);
+               width);
         });
       }
-      for (u32 j = packets * L; j < count; ++j)
+      for (u32 j = packets * width; j < count; ++j)
         copy(c_.gep(source, u64{j} * static_cast<u64>(size)), c_.gep(target, u64{j} * static_cast<u64>(out)), 0);
     };
     if (cols / panel) each(cols / panel, [&](V p) { columns(p, panel); });
@@ -153,13 +153,13 @@ Tiles::Operand Tiles::packed(const Tile& t, const Memory& m, V offset, V stride,
 
 void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V row, V col, u32 rows, u32 packets,
                   u32 depth) {
-  const u32 L = l_.lanes_, bytes = L * t.element, align = bytes < 64 ? bytes : 64;
+  const u32 width = l_.lanes_, bytes = width * t.element, align = bytes < 64 ? bytes : 64;
   V corner =
       c_.gep(acc, c_.bin(Bin::mul, c_.bin(Bin::add, c_.bin(Bin::mul, row, c_.i64(t.stride)), col), c_.i64(t.element)));
-  const auto place = [&](u32 i, u32 p) { return c_.gep(corner, (u64{i} * t.stride + u64{p} * L) * t.element); };
+  const auto place = [&](u32 i, u32 p) { return c_.gep(corner, (u64{i} * t.stride + u64{p} * width) * t.element); };
   std::vector<V> start, sum, next;
   for (u32 i = 0; i < rows; ++i)
-    for (u32 p = 0; p < packets; ++p) start.push_back(c_.load(c_.type(num(t), L), place(i, p), align));
+    for (u32 p = 0; p < packets; ++p) start.push_back(c_.load(c_.type(num(t), width), place(i, p), align));
   V b_start = c_.gep(b.base, c_.bin(Bin::mul, col, b.panel));
   std::vector<V> a_rows;
   V a_start = c_.gep(a.base, c_.bin(Bin::mul, row, a.row));
@@ -172,14 +172,14 @@ void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V ro
   c_.incoming(b_line, b_start, before);
   c_.incoming(a_at, c_.i64(0), before);
   for (V s : start) {
-    sum.push_back(c_.phi(c_.type(num(t), L)));
+    sum.push_back(c_.phi(c_.type(num(t), width)));
     c_.incoming(sum.back(), s, before);
   }
   std::vector<V> right;
   for (u32 p = 0; p < packets; ++p)
-    right.push_back(c_.load(c_.type(num(t), L), c_.gep(b_line, u64{p} * bytes), t.element));
+    right.push_back(c_.load(c_.type(num(t), width), c_.gep(b_line, u64{p} * bytes), t.element));
   for (u32 i = 0; i < rows; ++i) {
-    V left = c_.splat(c_.load(c_.type(num(t)), c_.gep(a_rows[i], a_at), t.element), L);
+    V left = c_.splat(c_.load(c_.type(num(t)), c_.gep(a_rows[i], a_at), t.element), width);
     for (u32 p = 0; p < packets; ++p) {
       V s = sum[i * packets + p];
       next.push_back(t.chain == DType::i32 ? c_.bin(Bin::add, c_.bin(Bin::mul, left, right[p]), s)
@@ -209,14 +209,14 @@ void Tiles::multiply(OpId id, const Tile& t) {
   const auto layout = ir::unpack<ir::LayoutImm>(l_.k_.op(id).imm);
   if (layout.k == 0) return;
   const auto& target = c_.target();
-  const u32 L = l_.lanes_, rows = t.map.rows, cols = t.map.cols, depth = layout.k;
+  const u32 width = l_.lanes_, rows = t.map.rows, cols = t.map.cols, depth = layout.k;
   const Memory ma = l_.memory(l_.k_.operand(id, 1)), mb = l_.memory(l_.k_.operand(id, 4));
   V a_at = l_.scalar(l_.k_.operand(id, 2)), a_stride = l_.scalar(l_.k_.operand(id, 3));
   V b_at = l_.scalar(l_.k_.operand(id, 5)), b_stride = l_.scalar(l_.k_.operand(id, 6));
   const auto direct = [&](const Memory& m) { return m.elem == t.input && t.input == t.chain; };
-  const u32 block_rows = target.registers >= 32 || L == 8 ? 6 : 4;
-  const u32 block_packets = t.element == 8 ? 1 : target.registers >= 32 ? 4 : L == 8 ? 2 : 1;
-  const u32 panel = block_packets * L;
+  const u32 block_rows = target.registers >= 32 || width == 8 ? 6 : 4;
+  const u32 block_packets = t.element == 8 ? 1 : target.registers >= 32 ? 4 : width == 8 ? 2 : 1;
+  const u32 panel = block_packets * width;
   const u64 b_elements = (u64{cols} + panel - 1) / panel * panel * depth;
   if (!panels_.count(id)) panels_[id] = l_.scratch((u64{rows} * depth + b_elements) * t.element + 64);
   const u64 a_panel = panels_[id], b_panel = (a_panel + u64{rows} * depth * t.element + 63) / 64 * 64;
@@ -234,14 +234,14 @@ void Tiles::multiply(OpId id, const Tile& t) {
   }
   // Rows that would sit in a few sets of the first cache are worth a copy, if enough blocks read it.
   const bool reused = rows >= 8 * block_rows;
-  if (direct(mb) && !layout.b_transposed && cols % L == 0 && !reused) {
+  if (direct(mb) && !layout.b_transposed && cols % width == 0 && !reused) {
     b = {c_.gep(mb.base, c_.bin(Bin::mul, b_at, c_.i64(t.element))), c_.bin(Bin::mul, b_stride, c_.i64(t.element)),
          c_.i64(t.element), c_.i64(t.element)};
   } else {
     b = packed(t, mb, b_at, b_stride, layout.b_transposed, depth, cols, b_panel, panel);
   }
   V acc = base(t);
-  const u32 packets = t.stride / L;
+  const u32 packets = t.stride / width;
   const auto columns = [&](V col, u32 wide) {
     if (rows / block_rows)
       each(rows / block_rows,
@@ -251,9 +251,9 @@ void Tiles::multiply(OpId id, const Tile& t) {
   };
   if (packets / block_packets)
     each(packets / block_packets,
-         [&](V j) { columns(c_.bin(Bin::mul, j, c_.i64(i64{block_packets} * L)), block_packets); });
+         [&](V j) { columns(c_.bin(Bin::mul, j, c_.i64(i64{block_packets} * width)), block_packets); });
   if (packets % block_packets)
-    columns(c_.i64(i64{packets / block_packets * block_packets} * L), packets % block_packets);
+    columns(c_.i64(i64{packets / block_packets * block_packets} * width), packets % block_packets);
 }
 
 void Tiles::transfer(OpId id, const Tile& t, bool store) {
@@ -270,7 +270,7 @@ void Tiles::transfer(OpId id, const Tile& t, bool store) {
   rows = cut(rows, t.map.rows), cols = cut(cols, t.map.cols);
   V acc = base(t);
   const i64 size = dtype_size(m.elem);
-  const u32 L = l_.lanes_;
+  const u32 width = l_.lanes_;
   const auto move = [&](V memory_at, V tile_at, u32 lanes) {
     const Num stored_num = m.elem == DType::boolean ? Num::i8 : num_of(m.elem);
     if (store) {
@@ -282,15 +282,15 @@ void Tiles::transfer(OpId id, const Tile& t, bool store) {
     }
   };
   V from = c_.gep(m.base, c_.bin(Bin::mul, at, c_.i64(size)));
-  V packets = c_.bin(Bin::sdiv, cols, c_.i64(L));
-  V done = c_.bin(Bin::mul, packets, c_.i64(L));
+  V packets = c_.bin(Bin::sdiv, cols, c_.i64(width));
+  V done = c_.bin(Bin::mul, packets, c_.i64(width));
   each(rows, [&](V i) {
     V row = c_.gep(from, c_.bin(Bin::mul, c_.bin(Bin::mul, i, stride), c_.i64(size)));
     V line = c_.gep(acc, c_.bin(Bin::mul, i, c_.i64(i64{t.stride} * t.element)));
     const auto go = [&](V j, u32 lanes) {
       move(c_.gep(row, c_.bin(Bin::mul, j, c_.i64(size))), c_.gep(line, c_.bin(Bin::mul, j, c_.i64(t.element))), lanes);
     };
-    each(packets, [&](V p) { go(c_.bin(Bin::mul, p, c_.i64(L)), L); });
+    each(packets, [&](V p) { go(c_.bin(Bin::mul, p, c_.i64(width)), width); });
     each(c_.bin(Bin::sub, cols, done), [&](V j) { go(c_.bin(Bin::add, done, j), 0); });
   });
 }
@@ -299,13 +299,13 @@ void Tiles::transfer(OpId id, const Tile& t, bool store) {
 Val Tiles::element(OpId id, const Tile& t) {
   const auto& k = l_.k_;
   const auto code = k.op(id).code;
-  const u32 L = l_.lanes_;
+  const u32 width = l_.lanes_;
   Chunk& chunk = *l_.chunk_;
   const Val number = l_.value(k.operand(id, 1));
-  const auto wide = [&](u64 v) { return c_.integer(Num::i64, v, L); };
+  const auto wide = [&](u64 v) { return c_.integer(Num::i64, v, width); };
   std::vector<V> linear;
   for (u32 p = 0; p < chunk.width; ++p) {
-    V first = c_.bin(Bin::add, chunk.base, c_.i64(i64{p} * L));
+    V first = c_.bin(Bin::add, chunk.base, c_.i64(i64{p} * width));
     if (!t.whole_group) first = c_.bin(Bin::and_, first, c_.i64(31));
     V thread = l_.vector({first, c_.i64(1)}, DType::index);
     linear.push_back(
@@ -327,8 +327,8 @@ Val Tiles::element(OpId id, const Tile& t) {
     V row = c_.bin(Bin::udiv, linear[p], wide(t.map.cols)), col = c_.bin(Bin::urem, linear[p], wide(t.map.cols));
     V at = c_.bin(Bin::mul, c_.bin(Bin::add, c_.bin(Bin::mul, row, wide(t.stride)), col), wide(t.element));
     if (code == Opcode::TileGet) {
-      V all = c_.bits(num(t), 0, L);
-      for (u32 l = 0; l < L; ++l) {
+      V all = c_.bits(num(t), 0, width);
+      for (u32 l = 0; l < width; ++l) {
         V ptr = c_.select(c_.extract(on, l), c_.gep(acc, c_.extract(at, l)), l_.dummy());
         V x = c_.load(c_.type(num(t)), ptr, t.element);
         all = c_.insert(all, c_.select(c_.extract(on, l), x, c_.bits(num(t), 0)), l);
@@ -337,7 +337,7 @@ Val Tiles::element(OpId id, const Tile& t) {
     } else {
       const DType elem = k.type(k.operand(id, 2)).elem;
       V x = math_.cast(t.chain, t.accumulator, math_.cast(t.accumulator, elem, l_.vector(v.at(0, p), elem)));
-      for (u32 l = 0; l < L; ++l)
+      for (u32 l = 0; l < width; ++l)
         c_.store(c_.extract(x, l), c_.select(c_.extract(on, l), c_.gep(acc, c_.extract(at, l)), l_.dummy()), t.element);
     }
   }

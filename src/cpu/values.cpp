@@ -92,6 +92,13 @@ Val Lowering::value(OpId id) {
               math_.reduce(ir::unpack<ir::ScanImm>(op.imm).kind, elem, c_.splat(before, lanes_), v.at(c, p).v);
       }
     }
+    // Kept a value a thread, since it differs between simdgroups; within this one it is a number.
+    if (uniformity_.uniform(id, ir::Scope::simdgroup) && !is_uniform(v)) {
+      Val once{1, {}};
+      for (u32 c = 0; c < op.type.lanes; ++c)
+        once.parts.push_back({c_.extract(plain(v.at(c, 0), op.type.elem), 0u), nullptr});
+      v = once;
+    }
   } else if (k_.info_of(id).pure() && op.region_count == 0)
     v = pure(id);
   else

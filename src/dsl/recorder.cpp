@@ -149,7 +149,7 @@ struct Recording::State {
   }
 
   // After a construct in which flags may have been raised, the rest of its parent region is guarded.
-  void after(std::set<Id> flags, Loc loc) {
+  void after(const std::set<Id>& flags, Loc loc) {
     if (flags.empty()) return;
     raise(flags);
     open_guard(not_any(flags, loc), loc);

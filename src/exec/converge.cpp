@@ -27,39 +27,6 @@ void scan_ladder(typename sc::Rep<D>::Store* v, u32 n, Step step) {
     for (u32 i = n; i-- > d;) v[i] = step(v[i - d], v[i]);
 }
 
-template <class F>
-void with_slots(DType t, F&& f) {
-  switch (t) {
-    case DType::boolean:
-      return f.template operator()<DType::boolean>();
-    case DType::i8:
-      return f.template operator()<DType::i8>();
-    case DType::u8:
-      return f.template operator()<DType::u8>();
-    case DType::i16:
-      return f.template operator()<DType::i16>();
-    case DType::u16:
-      return f.template operator()<DType::u16>();
-    case DType::i32:
-      return f.template operator()<DType::i32>();
-    case DType::u32:
-      return f.template operator()<DType::u32>();
-    case DType::i64:
-      return f.template operator()<DType::i64>();
-    case DType::u64:
-      return f.template operator()<DType::u64>();
-    case DType::f16:
-      return f.template operator()<DType::f16>();
-    case DType::bf16:
-      return f.template operator()<DType::bf16>();
-    case DType::f32:
-      return f.template operator()<DType::f32>();
-    case DType::f64:
-      return f.template operator()<DType::f64>();
-    default:
-      return f.template operator()<DType::index>();
-  }
-}
 template <DType D, class F>
 void with_step(ReduceKind kind, F&& f) {
   using R = sc::Rep<D>;
@@ -111,7 +78,7 @@ void gather(const Machine& m, const Simdgroup& s, u32 from, ReduceKind kind, typ
 Status simd_reduce(Machine& m, Simdgroup& s, const Instr& in) {
   check_convergent(m, s, in);
   const auto kind = unpack<ReduceKind>(in.imm);
-  with_slots(in.elem, [&]<DType D>() {
+  sc::with_dtype(in.elem, [&]<DType D>() {
     using Store = typename sc::Rep<D>::Store;
     with_step<D>(kind, [&](auto step) {
       for (u32 e = 0; e < in.lanes; ++e) {
@@ -136,7 +103,7 @@ void make_exclusive(typename sc::Rep<D>::Store* v, u32 n, ReduceKind kind) {
 Status simd_scan(Machine& m, Simdgroup& s, const Instr& in) {
   check_convergent(m, s, in);
   const auto imm = unpack<ScanImm>(in.imm);
-  with_slots(in.elem, [&]<DType D>() {
+  sc::with_dtype(in.elem, [&]<DType D>() {
     using Store = typename sc::Rep<D>::Store;
     with_step<D>(imm.kind, [&](auto step) {
       for (u32 e = 0; e < in.lanes; ++e) {
@@ -250,7 +217,7 @@ u32 padded(const Group& g) { return std::max(32u, std::bit_ceil(static_cast<u32>
 
 void group_reduce(Machine& m, Group& g, const Instr& in) {
   const auto kind = unpack<ReduceKind>(in.imm);
-  with_slots(in.elem, [&]<DType D>() {
+  sc::with_dtype(in.elem, [&]<DType D>() {
     using Store = typename sc::Rep<D>::Store;
     with_step<D>(kind, [&](auto step) {
       for (u32 e = 0; e < in.lanes; ++e) {
@@ -273,7 +240,7 @@ void group_reduce(Machine& m, Group& g, const Instr& in) {
 // Each thread's result is (exclusive prefix of its simdgroup's total) op (scan within the simdgroup).
 void group_scan(Machine& m, Group& g, const Instr& in) {
   const auto imm = unpack<ScanImm>(in.imm);
-  with_slots(in.elem, [&]<DType D>() {
+  sc::with_dtype(in.elem, [&]<DType D>() {
     using Store = typename sc::Rep<D>::Store;
     with_step<D>(imm.kind, [&](auto step) {
       for (u32 e = 0; e < in.lanes; ++e) {

@@ -29,6 +29,7 @@ struct Options {
   u64 max_trips = u64{1} << 24;  ///< a loop that runs more trips is a runaway
   bool index32 = false;          ///< the launch uses 32-bit addresses: report an index that leaves i32
   u32 max_findings = 64;
+  bool stop_at_error = false;  ///< nothing runs on after the first error
   u32 max_prints = 1000;
 };
 
@@ -60,7 +61,8 @@ inline constexpr std::string_view out_of_bounds = "EXEC01", uninitialised = "EXE
                                   in_flight = "EXEC18", pipeline = "EXEC19", turn = "EXEC20";
 }  // namespace code
 
-/// Runs a kernel on host memory. Throws iron::Error (EXEC8x) for a launch or kernel that cannot be run at all.
+/// Runs a kernel on host memory; transcendental functions by their expansions. Throws iron::Error (EXEC8x) for a launch
+/// or kernel that cannot be run at all.
 Result run(const ir::Kernel& kernel, const LaunchGeometry& geometry, std::span<const LaunchArg> args,
            const Options& options = {});
 

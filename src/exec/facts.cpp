@@ -1,41 +1,14 @@
 // Facts, checks and prints: what the interpreter alone can test (R7).
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "exec/machine.h"
 #include "ir/eval.h"
+#include "ir/text.h"
 
 namespace iron::exec {
 
 namespace {
 using namespace ir;
-
-std::string value_text(DType elem, u64 bits) {
-  switch (elem) {
-    case DType::boolean:
-      return bits & 1 ? "true" : "false";
-    case DType::i8:
-      return fmt::format("{}", static_cast<i8>(bits));
-    case DType::i16:
-      return fmt::format("{}", static_cast<i16>(bits));
-    case DType::i32:
-      return fmt::format("{}", static_cast<i32>(bits));
-    case DType::i64:
-    case DType::index:
-      return fmt::format("{}", static_cast<i64>(bits));
-    case DType::f16:
-      return fmt::format("{}", f16_bits_to_f32(static_cast<u16>(bits)));
-    case DType::bf16:
-      return fmt::format("{}", std::bit_cast<f32>(static_cast<u32>(bits) << 16));
-    case DType::f32:
-      return fmt::format("{}", std::bit_cast<f32>(static_cast<u32>(bits)));
-    case DType::f64:
-      return fmt::format("{}", std::bit_cast<f64>(bits));
-    default:
-      return fmt::format("{}", bits);
-  }
-}
 
 Status bounded(Machine& m, Simdgroup& s, const Instr& in) {
   const u32 size = dtype_size(in.elem);
@@ -73,35 +46,20 @@ Status condition(Machine& m, Simdgroup& s, const Instr& in) {
   return Status::next;
 }
 
-// Each {} of the text takes the next operand; operands without a place follow at the end.
 Status print(Machine& m, Simdgroup& s, const Instr& in) {
   const auto operands = m.kernel.operands(in.op);
   for (u64 rest = s.mask; rest; rest &= rest - 1) {
     if (m.result.prints.size() >= m.options.max_prints) break;
     const auto l = static_cast<u32>(std::countr_zero(rest));
-    const std::string& text = m.kernel.texts[in.imm];
-    std::string out;
-    std::size_t at = 0;
-    const auto operand = [&](std::size_t i) {
-      const Type t = m.kernel.type(operands[i]);
-      std::string v;
-      for (u32 e = 0; e < t.lanes; ++e)
-        v += (e ? ", " : "") +
-             value_text(t.elem, lane_bits(s, m.program.operands[in.first + i], dtype_size(t.elem), e * m.width + l));
-      return t.lanes > 1 ? "(" + v + ")" : v;
-    };
+    std::vector<std::string> values;
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      const auto place = text.find("{}", at);
-      if (place == std::string::npos) {
-        out += text.substr(at) + " " + operand(i);
-        at = text.size();
-      } else {
-        out += text.substr(at, place - at) + operand(i);
-        at = place + 2;
-      }
+      const Type t = m.kernel.type(operands[i]);
+      std::vector<u64> elements;
+      for (u32 e = 0; e < t.lanes; ++e)
+        elements.push_back(lane_bits(s, m.program.operands[in.first + i], dtype_size(t.elem), e * m.width + l));
+      values.push_back(value_text(t, elements));
     }
-    out += text.substr(at);
-    m.result.prints.push_back(out);
+    m.result.prints.push_back(fill_places(m.kernel.texts[in.imm], values));
   }
   return Status::next;
 }

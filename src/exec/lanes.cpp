@@ -205,75 +205,11 @@ Handler arithmetic(Opcode code) {
   }
 }
 
-template <DType From>
-Handler cast_from(DType to) {
-  switch (to) {
-    case DType::boolean:
-      return cast<DType::boolean, From>;
-    case DType::i8:
-      return cast<DType::i8, From>;
-    case DType::u8:
-      return cast<DType::u8, From>;
-    case DType::i16:
-      return cast<DType::i16, From>;
-    case DType::u16:
-      return cast<DType::u16, From>;
-    case DType::i32:
-      return cast<DType::i32, From>;
-    case DType::u32:
-      return cast<DType::u32, From>;
-    case DType::i64:
-    case DType::index:
-      return cast<DType::i64, From>;
-    case DType::u64:
-      return cast<DType::u64, From>;
-    case DType::f16:
-      return cast<DType::f16, From>;
-    case DType::bf16:
-      return cast<DType::bf16, From>;
-    case DType::f32:
-      return cast<DType::f32, From>;
-    case DType::f64:
-      return cast<DType::f64, From>;
-    case DType::none:
-      break;
-  }
-  return nullptr;
-}
-
 Handler cast_handler(DType from, DType to) {
-  switch (from) {
-    case DType::boolean:
-      return cast_from<DType::boolean>(to);
-    case DType::i8:
-      return cast_from<DType::i8>(to);
-    case DType::u8:
-      return cast_from<DType::u8>(to);
-    case DType::i16:
-      return cast_from<DType::i16>(to);
-    case DType::u16:
-      return cast_from<DType::u16>(to);
-    case DType::i32:
-      return cast_from<DType::i32>(to);
-    case DType::u32:
-      return cast_from<DType::u32>(to);
-    case DType::i64:
-    case DType::index:
-      return cast_from<DType::i64>(to);
-    case DType::u64:
-      return cast_from<DType::u64>(to);
-    case DType::f16:
-      return cast_from<DType::f16>(to);
-    case DType::bf16:
-      return cast_from<DType::bf16>(to);
-    case DType::f32:
-      return cast_from<DType::f32>(to);
-    case DType::f64:
-      return cast_from<DType::f64>(to);
-    case DType::none:
-      break;
-  }
-  return nullptr;
+  const auto stored = [](DType t) { return t == DType::index ? DType::i64 : t; };  // one handler for both
+  return sc::with_dtype(stored(from), [&]<DType From>() {
+    return sc::with_dtype(stored(to), []<DType To>() -> Handler { return cast<To, From>; });
+  });
 }
 
 Handler select_handler(u32 size) {

@@ -415,7 +415,7 @@ class Decoder {
       u32 source = p_.reg[v];
       if (k_.op(v).code == Opcode::Arg && k_.op(v).region == body && v != args[i + 1]) {
         source = allocate(bytes_of(v));
-        temporaries.push_back({source, bytes_of(v)});
+        temporaries.emplace_back(source, bytes_of(v));
         add_copy_regs(p_.reg[v], source, v);
       }
       sources.push_back(source);

@@ -45,6 +45,7 @@ void Machine::report(Finding f, OpId op, OpId other, std::string_view other_does
     const auto& there = kernel.location(other);
     d.notes.push_back({fmt::format("{}: {}", other_does, print_op(kernel, other)), there.file, there.line});
   }
+  if (options.stop_at_error && d.severity == Severity::error) stop = true;
   result.findings.push_back(std::move(d));
 }
 

@@ -6,6 +6,7 @@
 
 #include "exec/tier.h"
 #include "ir/eval.h"
+#include "passes/expand_math.h"
 
 namespace iron::exec {
 
@@ -412,7 +413,13 @@ Result Machine::run() {
 
 Result run(const Kernel& kernel, const LaunchGeometry& geometry, std::span<const LaunchArg> args,
            const Options& options) {
-  return Machine(kernel, geometry, args, options).run();
+  bool transcendental = false;
+  kernel.walk([&](OpId id) { transcendental |= kernel.info_of(id).has(Math | Fast); });
+  if (!transcendental) return Machine(kernel, geometry, args, options).run();
+  Kernel expanded = kernel;  // their meaning is their expansion (R1)
+  passes::expand_fast(expanded);
+  passes::expand_math(expanded);
+  return Machine(expanded, geometry, args, options).run();
 }
 
 }  // namespace iron::exec

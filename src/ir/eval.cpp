@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/eval_math.h"
+#include "ir/decode.h"
 #include "ir/scalar.h"
 #include "iron/error.h"
 
@@ -11,44 +11,6 @@ namespace iron::ir {
 
 namespace {
 using namespace scalar;
-
-/// Calls f with the element type as a template argument.
-template <class F>
-auto with_dtype(DType type, F&& f) {
-  switch (type) {
-    case DType::boolean:
-      return f.template operator()<DType::boolean>();
-    case DType::i8:
-      return f.template operator()<DType::i8>();
-    case DType::u8:
-      return f.template operator()<DType::u8>();
-    case DType::i16:
-      return f.template operator()<DType::i16>();
-    case DType::u16:
-      return f.template operator()<DType::u16>();
-    case DType::i32:
-      return f.template operator()<DType::i32>();
-    case DType::u32:
-      return f.template operator()<DType::u32>();
-    case DType::i64:
-      return f.template operator()<DType::i64>();
-    case DType::u64:
-      return f.template operator()<DType::u64>();
-    case DType::f16:
-      return f.template operator()<DType::f16>();
-    case DType::bf16:
-      return f.template operator()<DType::bf16>();
-    case DType::f32:
-      return f.template operator()<DType::f32>();
-    case DType::f64:
-      return f.template operator()<DType::f64>();
-    case DType::index:
-      return f.template operator()<DType::index>();
-    case DType::none:
-      break;
-  }
-  throw Error("EVAL01", "a value without an element type cannot be evaluated");
-}
 
 [[noreturn]] void refuse(Opcode code, DType type) {
   throw Error("EVAL02", fmt::format("{} has no value on {}", info(code).text, dtype_name(type)));
@@ -121,9 +83,7 @@ u64 eval_float(Opcode code, std::span<const u64> v) {
     default:
       break;
   }
-  if (!info(code).has(Math | Fast)) refuse(code, D);
-  const f64 second = v.size() > 1 ? static_cast<f64>(x(1)) : 0;
-  return to_bits<D>(Rep<D>::load(cast_to<D>(math_value(code, static_cast<f64>(x(0)), second))));
+  refuse(code, D);
 }
 
 template <DType D>
@@ -233,7 +193,9 @@ u64 eval_cast(DType to, DType from, u64 bits) {
 }
 }  // namespace
 
-bool can_eval(Opcode code) { return code >= Opcode::Add && code <= Opcode::DecodeE8M0; }
+void scalar::no_element_type() { throw Error("EVAL01", "a value without an element type cannot be evaluated"); }
+
+bool can_eval(Opcode code) { return code >= Opcode::Add && code <= Opcode::DecodeE8M0 && !info(code).has(Math | Fast); }
 
 u64 eval(Opcode code, Type result, std::span<const Type> operand_types, std::span<const u64> operands, u64 imm) {
   const DType type = operand_types[0].elem;

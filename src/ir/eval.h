@@ -9,7 +9,8 @@
 namespace iron::ir {
 
 /// True for ops whose result is a function of scalar operand bits alone (arithmetic, comparisons, casts, decode; not
-/// ids, memory, simd or group ops, not ImmKind::Text ops). Math ops count: their value is that of their expansion.
+/// ids, memory, simd or group ops, not ImmKind::Text ops). Not Math and Fast ops: their value is that of their
+/// expansion (passes/expand_math.h), so whoever executes IR expands first.
 bool can_eval(Opcode code);
 
 /// The result bits of one scalar application. `operand_types` and `result` are scalar types (a vector op is applied per

@@ -39,15 +39,7 @@ std::string to_string(Type t) {
   return "none";
 }
 
-namespace {
-
-// The shortest decimal that reads back to the same bits; NaNs by their bits, since a move keeps them.
-std::string literal(DType elem, u64 bits) {
-  const auto number = [](auto v) {
-    std::string s = fmt::format("{}", v);
-    if (s.find_first_of(".en") == std::string::npos) s += ".0";
-    return s;
-  };
+std::string value_text(DType elem, u64 bits) {
   switch (elem) {
     case DType::boolean:
       return bits & 1 ? "true" : "false";
@@ -66,21 +58,50 @@ std::string literal(DType elem, u64 bits) {
     case DType::u64:
       return fmt::format("{}", bits);
     case DType::f16:
+      return fmt::format("{}", f16_bits_to_f32(static_cast<u16>(bits)));
     case DType::bf16:
-    case DType::f32: {
-      const f32 v = elem == DType::f16    ? f16_bits_to_f32(static_cast<u16>(bits))
-                    : elem == DType::bf16 ? std::bit_cast<f32>(static_cast<u32>(bits) << 16)
-                                          : std::bit_cast<f32>(static_cast<u32>(bits));
-      return std::isnan(v) ? fmt::format("nan({:#x})", bits) : number(v);
-    }
-    case DType::f64: {
-      const f64 v = std::bit_cast<f64>(bits);
-      return std::isnan(v) ? fmt::format("nan({:#x})", bits) : number(v);
-    }
+      return fmt::format("{}", std::bit_cast<f32>(static_cast<u32>(bits) << 16));
+    case DType::f32:
+      return fmt::format("{}", std::bit_cast<f32>(static_cast<u32>(bits)));
+    case DType::f64:
+      return fmt::format("{}", std::bit_cast<f64>(bits));
     case DType::none:
       break;
   }
   return "?";
+}
+
+std::string value_text(Type type, std::span<const u64> elements) {
+  if (type.lanes == 1) return value_text(type.elem, elements[0]);
+  std::string out;
+  for (u32 e = 0; e < type.lanes; ++e) out += (e ? ", " : "(") + value_text(type.elem, elements[e]);
+  return out + ")";
+}
+
+std::string fill_places(std::string_view text, std::span<const std::string> values) {
+  std::string out;
+  for (const auto& v : values) {
+    const auto place = text.find("{}");
+    if (place == std::string_view::npos) {
+      out.append(text).append(" ").append(v);
+      text = {};
+    } else {
+      out.append(text.substr(0, place)).append(v);
+      text.remove_prefix(place + 2);
+    }
+  }
+  return out.append(text);
+}
+
+namespace {
+
+// The shortest decimal that reads back to the same bits; NaNs by their bits, since a move keeps them.
+std::string literal(DType elem, u64 bits) {
+  std::string s = value_text(elem, bits);
+  if (!is_float(elem)) return s;
+  if (s.find("nan") != std::string::npos) return fmt::format("nan({:#x})", bits);
+  if (s.find_first_of(".en") == std::string::npos) s += ".0";
+  return s;
 }
 
 std::string quoted(std::string_view text) {

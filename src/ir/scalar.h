@@ -61,6 +61,45 @@ struct Rep<DType::bf16> {
   static Store store(Num v) { return f32_to_bf16_bits(v); }
 };
 
+[[noreturn]] void no_element_type();
+/// Calls f with the element type as a template argument. Throws iron::Error (EVAL01) for none.
+template <class F>
+auto with_dtype(DType type, F&& f) {
+  switch (type) {
+    case DType::boolean:
+      return f.template operator()<DType::boolean>();
+    case DType::i8:
+      return f.template operator()<DType::i8>();
+    case DType::u8:
+      return f.template operator()<DType::u8>();
+    case DType::i16:
+      return f.template operator()<DType::i16>();
+    case DType::u16:
+      return f.template operator()<DType::u16>();
+    case DType::i32:
+      return f.template operator()<DType::i32>();
+    case DType::u32:
+      return f.template operator()<DType::u32>();
+    case DType::i64:
+      return f.template operator()<DType::i64>();
+    case DType::u64:
+      return f.template operator()<DType::u64>();
+    case DType::f16:
+      return f.template operator()<DType::f16>();
+    case DType::bf16:
+      return f.template operator()<DType::bf16>();
+    case DType::f32:
+      return f.template operator()<DType::f32>();
+    case DType::f64:
+      return f.template operator()<DType::f64>();
+    case DType::index:
+      return f.template operator()<DType::index>();
+    case DType::none:
+      break;
+  }
+  no_element_type();
+}
+
 template <u32 Bytes>
 struct UnsignedOf;
 template <>

@@ -1,6 +1,7 @@
 // The canonical text of kernels, and reading it back.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,17 @@ struct PrintOptions {
 std::string print(const Kernel& k, PrintOptions options = {});
 /// One op as it stands in the text (without its regions' bodies), for messages.
 std::string print_op(const Kernel& k, OpId id);
+
+/// A value as its author would write it, for messages: "x[thread_id() + 64 * group_id(x)]". Casts between integers are
+/// left out, deep operands are "...", loop variables are i, j, k by the depth of their loop.
+std::string expression(const Kernel& k, OpId id);
+
+/// A scalar as messages show it: "true", "-3", "0.5", "nan".
+std::string value_text(DType elem, u64 bits);
+/// A value of that type, the bits of one element an entry: "(1, 2, 3, 4)" for vectors.
+std::string value_text(Type type, std::span<const u64> elements);
+/// The text with each {} replaced by the next value; values without a place follow at the end.
+std::string fill_places(std::string_view text, std::span<const std::string> values);
 
 /// Reads one kernel. Errors (IR00xx) point into the text with line, column and caret. `file` names the text in them.
 Kernel parse(std::string_view text, std::string_view file = "<text>");

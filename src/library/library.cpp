@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numbers>
 
+#include "ir/text.h"
+
 namespace iron {
 
 u64 Gen::next() {  // splitmix64 of a counter
@@ -55,6 +57,37 @@ Case& Case::expect_bytes(std::string_view parameter, std::span<const std::byte> 
                 "compare the full length");
   expectations.push_back({a.buffer.data, a.name, a.dtype, {}, {bytes.begin(), bytes.end()}, true});
   return *this;
+}
+
+std::shared_ptr<ir::Kernel> record_checked(const KernelEntry& entry) {
+  auto once = entry.record(false);
+  const auto again = entry.record(true);
+  if (ir::identity(*once) == ir::identity(*again)) return once;
+  // The first line that differs is what the changed state went into.
+  std::vector<ir::OpId> ops, others;
+  once->walk([&](ir::OpId id) { ops.push_back(id); });
+  again->walk([&](ir::OpId id) { others.push_back(id); });
+  const auto same = [&](ir::OpId a, ir::OpId b) {
+    return once->op(a).code == again->op(b).code && once->op(a).imm == again->op(b).imm &&
+           once->type(a) == again->type(b);
+  };
+  std::size_t at = 0;
+  while (at + 1 < ops.size() && at < others.size() && same(ops[at], others[at])) ++at;
+  Diagnostic d;
+  d.code = "D33", d.kernel = once->name;
+  d.message = "a loop or branch changes state of the host: recording its body again gives another kernel";
+  if (!ops.empty()) {
+    ir::OpId line = ops[at];
+    if (ir::is_const(*once, line))  // a constant is shown where it is used
+      once->walk([&](ir::OpId id) {
+        for (const ir::OpId v : once->operands(id))
+          if (v == ops[at] && line == ops[at]) line = id;
+      });
+    d.file = once->location(line).file, d.line = once->location(line).line;
+    d.notes.push_back({"what differs first is " + ir::print_op(*once, line), "", 0});
+  }
+  d.fix = "keep what changes from trip to trip in a Var; a host variable keeps one value in the whole kernel";
+  throw Error(std::move(d));
 }
 
 std::size_t Registry::insert(KernelEntry entry, SourceLocation loc) {

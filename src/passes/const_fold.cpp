@@ -48,7 +48,7 @@ class Folder : public Rewriter {
     const Op op = k_.op(id);
     if (op.code == Opcode::VecExtract && is_const(k_, k_.operand(id, 0)))
       return become(id, k_.op(k_.operand(id, 0)).imm);
-    if (!can_eval(op.code) || k_.info_of(id).has(Math | Fast) || op.operand_count == 0 || !op.type.is_value()) return;
+    if (!can_eval(op.code) || op.operand_count == 0 || !op.type.is_value()) return;
     std::vector<Type> types;
     std::vector<u64> bits;
     for (const OpId v : k_.operands(id)) {

@@ -55,7 +55,7 @@ OptArguments read(std::span<const std::string> arguments) {
       return value;
     };
     if (word == "--pass") {
-      std::string list = need();
+      const std::string& list = need();
       for (std::size_t at = 0; at <= list.size();) {
         const auto end = std::min(list.find(',', at), list.size());
         const auto one = list.substr(at, end - at);

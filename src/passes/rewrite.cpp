@@ -2,6 +2,7 @@
 #include "passes/rewrite.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace iron::passes {
 
@@ -130,7 +131,7 @@ OpId clone_op(const Kernel& from, OpId id, Kernel& to, RegionId region, ValueMap
   if (&from != &to) {
     const auto kind = from.info_of(id).imm;
     if (kind == ImmKind::Text || kind == ImmKind::Roles) imm = to.intern_text(from.texts[imm]);
-    const auto place = from.location(id);
+    const auto& place = from.location(id);
     loc = place.line ? to.intern_location(place.file, place.line) : 0;
   }
   const OpId made = to.create(source.code, source.type, operands, imm, loc, source.region_count);
@@ -382,7 +383,8 @@ std::optional<u64> trip_count(const Kernel& k, OpId loop) {
   if (step < 1) return std::nullopt;
   if (start >= end) return 0;
   const Wide turns = (end - start + step - 1) / step;
-  return turns > static_cast<Wide>(~u64{0}) ? std::nullopt : std::optional(static_cast<u64>(turns));
+  constexpr Wide most = std::numeric_limits<u64>::max();
+  return turns > most ? std::nullopt : std::optional(static_cast<u64>(turns));
 }
 
 u64 induction_bits(const Kernel& k, OpId loop, u64 turn) {

@@ -84,7 +84,8 @@ void decode_block(const BlockQ6_K& b, f32* out) {
     const u32 half = i / 128, run = i / 32 % 4, at = i % 32;
     const int low = (b.low[64 * half + 32 * (run % 2) + at] >> (run / 2 * 4)) & 15;
     const int high = (b.high[32 * half + at] >> (2 * run)) & 3;
-    out[i] = d * static_cast<f32>(b.scales[i / 16]) * static_cast<f32>((low | high << 4) - 32);
+    const int scale = b.scales[i / 16];
+    out[i] = d * static_cast<f32>(scale) * static_cast<f32>((low | high << 4) - 32);
   }
 }
 

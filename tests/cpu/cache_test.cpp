@@ -36,7 +36,8 @@ class Cache : public ::testing::Test {
     EXPECT_EQ(y, std::vector<f32>(128, 3.0f));
     return code;
   }
-  fs::path entry() { return folder_ / (cache_key(kernel_, {64, 1, 1}, host_target(), llvm_version()) + ".o"); }
+  Hash128 key() { return cache_key(kernel_, {64, 1, 1}, host_target(), llvm_version()); }
+  fs::path entry() { return object_cache(folder_.string()).path(key()); }
   std::vector<char> read(const fs::path& p) {
     std::ifstream in(p, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -54,8 +55,7 @@ TEST_F(Cache, SecondCompilationComesFromDisk) {
   EXPECT_FALSE(get()->from_cache);
   ASSERT_TRUE(fs::exists(entry()));
   EXPECT_TRUE(get()->from_cache);
-  for (const auto& f : fs::directory_iterator(folder_))
-    EXPECT_EQ(f.path().extension(), ".o") << "a part was left behind";
+  for (const auto& f : fs::directory_iterator(folder_)) EXPECT_EQ(f.path(), entry()) << "a draft was left behind";
 }
 
 TEST_F(Cache, EveryDamagedByteIsNoticed) {
@@ -65,7 +65,7 @@ TEST_F(Cache, EveryDamagedByteIsNoticed) {
     auto bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0x40);
     write(entry(), bad);
-    EXPECT_FALSE(read_entry(folder_.string(), entry().stem().string())) << "byte " << at;
+    EXPECT_FALSE(read_entry(object_cache(folder_.string()), key())) << "byte " << at;
   }
   EXPECT_FALSE(get()->from_cache) << "a damaged entry was used";
   EXPECT_TRUE(get()->from_cache) << "the rebuilt entry was not kept";
@@ -74,8 +74,8 @@ TEST_F(Cache, EveryDamagedByteIsNoticed) {
 TEST_F(Cache, CutLengthenedAndEmptyEntriesAreRebuilt) {
   get();
   const auto good = read(entry());
-  for (const std::size_t n :
-       {std::size_t{0}, std::size_t{10}, std::size_t{79}, std::size_t{80}, good.size() - 1, good.size() + 1}) {
+  for (const std::size_t n : {std::size_t{0}, std::size_t{10}, std::size_t{39}, std::size_t{40}, std::size_t{56},
+                              good.size() - 1, good.size() + 1}) {
     auto bad = good;
     bad.resize(n);
     write(entry(), bad);
@@ -89,8 +89,8 @@ TEST_F(Cache, AnEntryOfAnotherKernelIsNotBelieved) {
   const auto other = ir::parse(
       "kernel @twice(%x: in f32, %y: out f32) threadgroup exact {\n  %i = grid_thread_id : index\n  %v = load %x[%i] : "
       "f32\n  store %y[%i], %v\n}\n");
-  const auto key = cache_key(other, {64, 1, 1}, host_target(), llvm_version());
-  fs::copy_file(entry(), folder_ / (key + ".o"));
+  const Hash128 key = cache_key(other, {64, 1, 1}, host_target(), llvm_version());
+  fs::copy_file(entry(), object_cache(folder_.string()).path(key));
   EXPECT_FALSE(
       compile(other, {64, 1, 1}, host_target(), {.use_disk = true, .cache_folder = folder_.string()})->from_cache);
 }

@@ -136,7 +136,7 @@ TEST_F(CudaCompile, ContractionIsOff) {
 TEST_F(CudaCompile, CacheServesAndSurvivesDamage) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / "iron-cuda-cache-test";
   std::filesystem::remove_all(folder);
-  const runtime::cuda::DiskCache cache(folder);
+  const DiskCache cache("cuda", folder);
   const auto k = ir::parse(
       "kernel @k(%y: out u32) elementwise exact {\n  %0 = grid_thread_id : index\n  %1 = cast %0 : u32\n  store "
       "%y[%0], %1\n}\n");

@@ -137,6 +137,60 @@ kernel @k(%packed: in i32, %y: inout f16) threadgroup exact {
   }
 }
 
+// A value of the simdgroup that lives across a barrier is kept a value a thread; as what ends a loop it is one number.
+TEST(Regression, LoopEndedByAValueFromBeforeABarrier) {
+  const auto s = fuzz::from_text(R"(// LAUNCH groups=1,1,1 threads=64,1,1 items=0 data=137975247756126 sizes=128,4096
+kernel @k(%x: in f16, %y: out f64) threadgroup exact {
+  %0 = grid_thread_id : index
+  %1 = simdgroup_id : index
+  %2 = load %x[%1] : f16
+  %3 = gt %2, 0.0:f16 : bool
+  barrier
+  %4, %5 = for %6 = 0 to 5 step 1 carry(%7 = 0, %8 = false) until(1) : index, bool {
+    %9 = for %10 = 0 to %0 step 1 carry(%11 = %7) : index {
+      %12 = add %11, 1 : index
+      yield %12
+    }
+    yield %9, %3
+  }
+  %13 = cast %4 : f64
+  store %y[%0], %13
+}
+)",
+                                 "text");
+  for (const auto& judge : fuzz::judges()) {
+    const auto f = fuzz::apply(judge, s);
+    EXPECT_FALSE(f) << judge.name << ": " << f->detail;
+  }
+}
+
+// The guard of the subscript itself is found however many other facts share its terms.
+TEST(Regression, GuardBesideManyFacts) {
+  const Kernel k = parse(R"(kernel @k(%x: in f32, %y: out f32) threadgroup exact {
+  %t = thread_id : index
+  %g = grid_thread_id : index
+  %l = lane_id : index
+  %r = rem %t, 25 : index
+  %m = min %r, 10 : index
+  %d = add %t, %t : index
+  %q = max %t, %d : index
+  %n = rem %q, 22 : index
+  %f = mul %m, 4 : index
+  %i = sub %l, %f : index
+  %a = lt %i, 31 : bool
+  %b = ge %i, 0 : bool
+  %c = and %a, %b : bool
+  %e = lt %n, %g : bool
+  %h = and %c, %e : bool
+  %v = load.or %x[%i], %h, 0.0:f32 : f32
+  store %y[%g], %v
+}
+)");
+  std::vector<f32> x(32), y(64);
+  const LaunchArg args[] = {exec::buffer(x), exec::buffer(y)};
+  EXPECT_TRUE(analysis::check(analysis::derive(k), exec::geometry(2, 32), args).empty());
+}
+
 // Every select opens two contexts: thirty in one another must not take a power of two.
 TEST(Regression, NestedSelectsStayCheap) {
   std::string text = R"(kernel @k(%x: in u16, %y: out u16, %n: scalar u16) threadgroup exact {

@@ -8,10 +8,10 @@
 
 #include "block_eval.h"
 #include "ir/eval.h"
-#include "ir/eval_math.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "one_op.h"
+#include "truth.h"
 
 namespace iron::test {
 namespace {
@@ -199,7 +199,7 @@ TEST_P(NarrowFloats, RoundOnce) {
       for (u32 i = 0; i < block_size; ++i) in[i] = first + i;
       program.run(inputs, out.data());
       for (u32 i = 0; i < block_size; ++i) {
-        const f64 truth = ir::math_value(code, value(in[i]), 0);
+        const f64 truth = iron::math::truth(code, value(in[i]), 0);
         const u32 expected = elem == DType::f16 ? f64_to_f16_bits(truth) : f64_to_bf16_bits(truth);
         if (std::isnan(truth)) {
           EXPECT_TRUE(std::isnan(value(out[i]))) << value(in[i]);
@@ -282,7 +282,7 @@ TEST_P(FastForms, StayWithinTheirStatedError) {
         EXPECT_TRUE(same(out[i], static_cast<u32>(steps.run({{in[i]}})[0]))) << x;
       }
       const bool log = code == Opcode::FastLog || code == Opcode::FastLog2;
-      const f64 truth = ir::math_value(code, log && x > 0 && x < 0x1p-126f ? 0.0 : f64{x}, 0);
+      const f64 truth = iron::math::truth(code, log && x > 0 && x < 0x1p-126f ? 0.0 : f64{x}, 0);
       if (std::isnan(truth) || std::isinf(truth)) {
         EXPECT_TRUE(std::isnan(truth) ? std::isnan(got) : got == static_cast<f32>(truth)) << x << ": " << got;
       } else if (std::abs(truth) < 0x1p-125) {

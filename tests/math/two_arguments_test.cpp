@@ -6,8 +6,8 @@
 #include <random>
 
 #include "block_eval.h"
-#include "ir/eval_math.h"
 #include "one_op.h"
+#include "truth.h"
 
 namespace iron::test {
 namespace {
@@ -47,7 +47,7 @@ class Pairs {
     program_.run(inputs, out_.data());
     for (std::size_t i = 0; i < block_size; ++i) {
       const f32 x = std::bit_cast<f32>(x_[i]), y = std::bit_cast<f32>(y_[i]);
-      const f64 error = ulp_error(std::bit_cast<f32>(out_[i]), ir::math_value(code_, x, y));
+      const f64 error = ulp_error(std::bit_cast<f32>(out_[i]), iron::math::truth(code_, x, y));
       if (error > worst_) worst_ = error, at_ = {x, y};
     }
   }

@@ -10,9 +10,9 @@
 #include <set>
 
 #include "block_eval.h"
-#include "ir/eval_math.h"
 #include "ir/verify.h"
 #include "one_op.h"
+#include "truth.h"
 
 namespace iron::test {
 namespace {
@@ -46,7 +46,7 @@ class Sweep {
     const u32* inputs[] = {in_.data()};
     program_.run(inputs, out_.data());
     for (std::size_t i = 0; i < block_size; ++i) {
-      const f64 truth = ir::math_value(code_, std::bit_cast<f32>(in_[i]), 0);
+      const f64 truth = iron::math::truth(code_, std::bit_cast<f32>(in_[i]), 0);
       const f32 got = std::bit_cast<f32>(out_[i]);
       if (std::bit_cast<u32>(static_cast<f32>(truth)) == out_[i]) continue;  // correctly rounded
       const f64 error = ulp_error(got, truth);

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   app.add_option("--filter", o.filter, "only kernels whose name contains this");
   app.add_option("--explained", explained, "survivors with reasons");
   app.add_option("--threshold", threshold, "least score that passes");
+  app.add_option("--threads", o.threads, "threads that try mutants");
   app.add_flag("--verbose", all, "print every mutant and its fate");
   CLI11_PARSE(app, argc, argv);
   try {

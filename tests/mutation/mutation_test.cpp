@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "ir/text.h"
 #include "trial.h"
@@ -22,6 +23,7 @@ TEST(Library, NoticesFaults) {
   const bool full = v != nullptr && std::string_view(v) == "1";
   TrialOptions o;
   o.sample = full ? 0 : sample;
+  if (full) o.threads = std::max(1u, std::thread::hardware_concurrency());
   o.explained = read_explained(IRON_SOURCE_DIR "/tests/mutation/equivalent.txt");
   o.progress = [&](u64 done, u64 all, const Verdict&) {
     if (full && done % 500 == 0) fmt::print(stderr, "{} of {} mutants\n", done, all);
@@ -78,7 +80,15 @@ TEST(Mutants, EveryFaultIsMadeAndChangesTheKernel) {
 TEST(Explained, NeedsAReason) {
   const std::string path = ::testing::TempDir() + "explained.txt";
   std::FILE* f = std::fopen(path.c_str(), "w");
-  std::fputs("# comment\niron_a_f32 constant:3.0 the constant is not used\niron_b_f32 swap:1.0\n", f);
+  std::fputs("iron_a_* | constant | a.cpp | constant 0 in f(x) | it is not used\n", f);
+  std::fclose(f);
+  const auto read = read_explained(path);
+  ASSERT_EQ(read.size(), 1u);
+  EXPECT_EQ(read[0].expression, "constant 0 in f(x)");
+  EXPECT_EQ(read[0].why, "it is not used");
+  f = std::fopen(path.c_str(), "w");
+  std::fputs(
+      "# comment\niron_a_* | constant | a.cpp | constant 0 in f(x) | it is not used\niron_b_f32 | swap | b.cpp\n", f);
   std::fclose(f);
   EXPECT_THROW(read_explained(path), Error);
 }

@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
+#include <mutex>
+#include <span>
 #include <sstream>
+#include <thread>
 #include <tuple>
 
 #include "analysis/contract.h"
@@ -30,13 +34,19 @@ Explained read_explained(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
-    std::istringstream words(line);
-    std::string kernel, mutant, why;
-    words >> kernel >> mutant;
-    std::getline(words >> std::ws, why);
-    if (why.empty())
-      throw Error("MUT02", fmt::format("{}: '{}' gives no reason", path, line), "write: kernel mutant why");
-    out[{kernel, mutant}] = why;
+    Explanation e;
+    std::string* const parts[] = {&e.kernel, &e.fault, &e.file, &e.expression, &e.why};
+    std::size_t at = 0;
+    for (std::string* part : parts) {
+      const bool last = part == &e.why;
+      const std::size_t end = last ? line.size() : line.find(" | ", at);
+      if (end == std::string::npos || end <= at)
+        throw Error("MUT02", fmt::format("{}: '{}' gives no reason", path, line),
+                    "write: kernel | fault | file | expression | why");
+      *part = line.substr(at, end - at);
+      at = std::min(line.size(), end + 3);
+    }
+    out.push_back(e);
   }
   return out;
 }
@@ -59,22 +69,34 @@ std::string optimised_identity(Kernel k) {
   return identity(k);
 }
 
-// The op as it stood; a constant shows nothing by itself, so it is shown where it is used.
+// The op as its author would write it; a constant shows nothing by itself, so it is shown where it is used.
 std::string shown(const Kernel& k, OpId id) {
-  if (!is_const(k, id)) return print_op(k, id);
+  if (!is_const(k, id)) return expression(k, id);
   OpId user = none;
   k.walk([&](OpId at) {
     for (const OpId v : k.operands(at))
       if (v == id && user == none) user = at;
   });
-  i64 value = 0;
-  const std::string number = const_index(k, id, value) ? fmt::format("{}", value) : fmt::format("{:#x}", k.op(id).imm);
-  return fmt::format("constant {} : {} in {}", number, to_string(k.type(id)), user == none ? "" : print_op(k, user));
+  return fmt::format("constant {} in {}", expression(k, id), user == none ? "" : expression(k, user));
 }
+
+bool explains(const Explanation& e, const Verdict& v) {
+  const bool family = e.kernel.ends_with('*');
+  const std::string_view kernel = e.kernel;
+  return (family ? v.kernel.starts_with(kernel.substr(0, kernel.size() - 1)) : v.kernel == kernel) &&
+         v.mutant.starts_with(e.fault + ":") && v.where.starts_with(e.file + ":") && v.ir == e.expression;
+}
+
+/// A kernel as it runs, with its launch contract.
+struct Ready {
+  explicit Ready(const Kernel& k) : kernel(executable(k)), contract(analysis::derive(kernel)) {}
+  Kernel kernel;
+  analysis::Contract contract;
+};
 
 struct Subject {
   Kernel kernel;  ///< canonical, calls inlined
-  std::shared_ptr<const Kernel> ready;
+  std::shared_ptr<const Ready> ready;
   std::string optimised;
 };
 
@@ -113,7 +135,7 @@ class Trial {
 
   /// The first test that notices, cheapest first.
   std::optional<Fate> killed(const std::string& key, const Kernel& mutant) {
-    const Kernel ready = executable(mutant);
+    const Ready ready(mutant);
     for (auto& run : runs_) {
       std::string detail;
       if (const auto fate = attempt(run, key, &ready, detail)) return fate;
@@ -138,28 +160,28 @@ class Trial {
     static const std::string inline_only[] = {"kernel_inline"};
     passes::run_passes(s.kernel, inline_only);
     s.kernel = canonical(s.kernel);
-    s.ready = std::make_shared<const Kernel>(executable(s.kernel));
+    s.ready = std::make_shared<const Ready>(s.kernel);
     s.optimised = optimised_identity(s.kernel);
   }
 
-  std::optional<Fate> attempt(Run& run, const std::string& key, const Kernel* mutant, std::string& detail) {
+  std::optional<Fate> attempt(Run& run, const std::string& key, const Ready* mutant, std::string& detail) {
     for (auto& [at, bytes] : run.before) std::copy(bytes.begin(), bytes.end(), at);
     u64 work = 0;
     for (const auto& step : run.made.steps) {
-      const Kernel& k = mutant && step.key == key ? *mutant : *kernels_.at(step.key).ready;
+      const Ready& k = mutant && step.key == key ? *mutant : *kernels_.at(step.key).ready;
       const LaunchGeometry g{{step.grid.groups.x, step.grid.groups.y, step.grid.groups.z},
                              {step.grid.threads.x, step.grid.threads.y, step.grid.threads.z},
                              step.grid.items};
       std::vector<LaunchArg> args;
       for (const auto& a : step.args)
         args.push_back(a.scalar ? LaunchArg{nullptr, 0, a.bits} : LaunchArg{a.buffer.data, a.buffer.bytes, 0});
-      if (const auto refused = analysis::check(analysis::derive(k), g, args); !refused.empty()) {
+      if (const auto refused = analysis::check(k.contract, g, args); !refused.empty()) {
         detail = refused[0].message;
         return Fate::killed_refused;
       }
       exec::Options o;
-      o.max_trips = u64{1} << 20;
-      const auto result = exec::run(k, g, args, o);
+      o.max_trips = u64{1} << 20, o.stop_at_error = true;
+      const auto result = exec::run(k.kernel, g, args, o);
       work += result.statistics.lane_ops;
       for (const auto& f : result.findings)
         if (f.severity == Severity::error) {
@@ -178,6 +200,29 @@ class Trial {
   std::vector<Run> runs_;
   std::map<std::string, Subject> kernels_;
 };
+
+// What becomes of a mutant; nothing if nobody could run it.
+std::optional<Verdict> verdict(Trial& trial, const std::string& key, const Mutation& mutation, const KernelEntry& entry,
+                               const Explained& explained) {
+  const auto& subject = trial.kernels().at(key);
+  const auto mutant = mutate(subject.kernel, mutation);
+  if (!mutant) return std::nullopt;
+  const auto& at = subject.kernel.location(mutation.at);
+  Verdict v{entry.full_name(),
+            mutation.id(),
+            Fate::survived,
+            shown(subject.kernel, mutation.at),
+            at.line ? fmt::format("{}:{}", at.file, at.line) : entry.file,
+            {}};
+  if (const auto fate = trial.killed(key, *mutant))
+    v.fate = *fate;
+  else if (optimised_identity(*mutant) == subject.optimised)
+    v.fate = Fate::equivalent;
+  else
+    for (const auto& e : explained)
+      if (explains(e, v)) v.fate = Fate::explained, v.why = e.why;
+  return v;
+}
 }  // namespace
 
 Score try_mutants(const Registry& registry, const TrialOptions& options) {
@@ -210,47 +255,65 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
     return std::tie(a.entry, a.key, a.mutation.at, a.mutation.fault, a.mutation.operand) <
            std::tie(b.entry, b.key, b.mutation.at, b.mutation.fault, b.mutation.operand);
   });
-  std::unique_ptr<Trial> trial;
-  const KernelEntry* current = nullptr;
+  // One entry's mutants at a time, by whichever thread is free: an entry's cases are alive only meanwhile.
+  std::vector<std::span<const Planned>> entries;
+  for (std::size_t at = 0; at < plan.size();) {
+    std::size_t end = at;
+    while (end < plan.size() && plan[end].entry == plan[at].entry) ++end;
+    entries.push_back(std::span(plan).subspan(at, end - at));
+    at = end;
+  }
+  std::mutex mutex;
+  std::atomic<std::size_t> next{0};
   u64 done = 0;
-  for (const auto& p : plan) {
+  const auto note = [&](Verdict v) {
+    const std::lock_guard lock(mutex);
     ++done;
-    if (p.entry != current) {
-      current = p.entry, ++score.kernels;
-      trial = std::make_unique<Trial>(*p.entry);
-      try {
-        trial->check_original();
-      } catch (const Error& error) {
-        score.broken.push_back(fmt::format("{}: {}", p.entry->full_name(), error.what()));
-        trial.reset();
-      }
-    }
-    if (!trial) continue;
-    const auto& subject = trial->kernels().at(p.key);
-    const auto mutant = mutate(subject.kernel, p.mutation);
-    if (!mutant) continue;  // nobody could run it
-    const auto& at = subject.kernel.location(p.mutation.at);
-    Verdict v{p.entry->full_name(),
-              p.mutation.id(),
-              Fate::survived,
-              shown(subject.kernel, p.mutation.at),
-              at.line ? fmt::format("{}:{}", at.file, at.line) : p.entry->file,
-              {}};
-    if (const auto fate = trial->killed(p.key, *mutant)) {
-      v.fate = *fate;
-      ++score.killed;
-    } else if (optimised_identity(*mutant) == subject.optimised) {
-      v.fate = Fate::equivalent;
-      ++score.equivalent;
-    } else if (const auto it = options.explained.find({v.kernel, v.mutant}); it != options.explained.end()) {
-      v.fate = Fate::explained, v.why = it->second;
-      ++score.explained;
-    } else {
-      ++score.survived;
-      score.survivors.push_back(v);
+    switch (v.fate) {
+      case Fate::equivalent:
+        ++score.equivalent;
+        break;
+      case Fate::explained:
+        ++score.explained;
+        break;
+      case Fate::survived:
+        ++score.survived;
+        score.survivors.push_back(v);
+        break;
+      default:
+        ++score.killed;
     }
     if (options.progress) options.progress(done, plan.size(), v);
-  }
+  };
+  const auto work = [&] {
+    for (std::size_t i = next++; i < entries.size(); i = next++) {
+      const auto& entry = *entries[i].front().entry;
+      try {
+        Trial trial(entry);
+        trial.check_original();
+        for (const auto& p : entries[i])
+          if (auto v = verdict(trial, p.key, p.mutation, entry, options.explained))
+            note(std::move(*v));
+          else {  // nobody could run it
+            const std::lock_guard lock(mutex);
+            ++done;
+          }
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        score.broken.push_back(fmt::format("{}: {}", entry.full_name(), error.what()));
+      }
+      const std::lock_guard lock(mutex);
+      ++score.kernels;
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (u32 t = 1; t < options.threads; ++t) helpers.emplace_back(work);
+  work();
+  for (auto& h : helpers) h.join();
+  const auto by_name = [](const Verdict& x, const Verdict& y) {
+    return std::tie(x.kernel, x.mutant) < std::tie(y.kernel, y.mutant);
+  };
+  std::sort(score.survivors.begin(), score.survivors.end(), by_name);
   return score;
 }
 

@@ -30,14 +30,19 @@ struct Score {
   }
 };
 
-/// "kernel mutant why", one a line; '#' starts a comment.
-using Explained = std::map<std::pair<std::string, std::string>, std::string>;
+/// Survivors that no test can kill, one a line: "kernel | fault | file | expression | why"; '#' starts a comment. A
+/// kernel may end in '*'; the expression is Verdict::ir.
+struct Explanation {
+  std::string kernel, fault, file, expression, why;
+};
+using Explained = std::vector<Explanation>;
 Explained read_explained(const std::string& path);
 
 struct TrialOptions {
   u64 sample = 0;      ///< mutants to try, spread over all kernels by a hash of their names; 0: all
   std::string filter;  ///< only kernels whose name contains it
   Explained explained;
+  u32 threads = 1;  ///< that try mutants, each those of one kernel
   std::function<void(u64 done, u64 all, const Verdict&)> progress;
 };
 

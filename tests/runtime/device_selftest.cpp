@@ -208,7 +208,7 @@ void compile_ahead(const std::vector<testing::OpCase>& cases, const std::string&
       children.push_back(child);
       continue;
     }
-    const runtime::cuda::DiskCache cache;
+    const DiskCache cache = runtime::cuda::cubin_cache();
     for (std::size_t i = w; i < cases.size(); i += workers) {
       try {
         runtime::cuda::compile_cubin(ir::parse(cases[i].text, cases[i].name), {cases[i].threads, 1, 1}, arch, &cache);

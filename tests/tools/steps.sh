@@ -2,13 +2,33 @@
 #
 # Every step leaves a line in $steps_file, from which tests/tools/count.py makes the closing count.
 
-steps_init() {  # steps_init DIRECTORY
+steps_init() {  # steps_init DIRECTORY [resume]: with `resume`, what passed before on this very tree is kept
   steps_dir=$1
   steps_file=$steps_dir/steps.tsv
-  rm -rf "$steps_dir"
+  steps_before=""
+  local tree
+  tree=$(git rev-parse HEAD 2>/dev/null; git status --porcelain 2>/dev/null)
+  if [[ ${2:-} == resume && -f $steps_file && -f $steps_dir/tree && $(<"$steps_dir/tree") == "$tree" ]]; then
+    steps_before=$steps_dir/steps.before.tsv
+    cat "$steps_file" "$steps_before" 2>/dev/null | sort -u >"$steps_before.new"
+    mv "$steps_before.new" "$steps_before"
+  else
+    rm -rf "$steps_dir"
+  fi
   mkdir -p "$steps_dir/logs"
+  printf '%s\n' "$tree" >"$steps_dir/tree"
   : >"$steps_file"
   started=$SECONDS
+}
+
+# kept KIND NAME: whether this step passed before in the run that is resumed; it is then recorded again.
+kept() {
+  local line
+  [[ -n $steps_before ]] || return 1
+  line=$(awk -F'\t' -v kind="$1" -v name="$2" '$1 == kind && $2 == name && $3 == "passed"' "$steps_before" | head -n 1)
+  [[ -n $line ]] || return 1
+  printf '%s\n' "$line" >>"$steps_file"
+  printf '[%s] %-24s %-7s\n' "$(clock)" "$2" kept
 }
 
 record() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$steps_file"; }  # record KIND NAME STATUS SECONDS RESULTS

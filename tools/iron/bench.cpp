@@ -206,7 +206,7 @@ class BenchRun {
     }
     row.launch_bound = row.timing->summary.min <= 2 * floor_us_;
     if (row.timing->low_n) row.warnings.push_back(fmt::format("low-n: {} samples", row.timing->summary.samples));
-    if (row.timing->host_clock) row.warnings.push_back("timed by the host's clock: the case has several launches");
+    if (row.timing->host_clock) row.warnings.emplace_back("timed by the host's clock: the case has several launches");
     if (row.timing->summary.cv_percent > 5)
       row.warnings.push_back(fmt::format("unstable: cv {:.1f} %", row.timing->summary.cv_percent));
   }
@@ -268,7 +268,7 @@ class BenchRun {
       if (!r.message.empty()) fmt::print(stderr, "{}, {}: {}\n", r.entry->full_name(), r.shape, r.message);
       if (!r.metrics.impossible.empty())
         fmt::print(stderr, "{}, {}: impossible: {}\n", r.entry->full_name(), r.shape, r.metrics.impossible);
-      if (globals_.verbosity > 0 || r.warnings.size() > 0)
+      if (globals_.verbosity > 0 || !r.warnings.empty())
         for (const auto& w : r.warnings)
           if (globals_.verbosity > 0 || !w.starts_with("unstable"))
             fmt::print(stderr, "{}, {}: {}\n", r.entry->full_name(), r.shape, w);

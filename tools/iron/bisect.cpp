@@ -1,18 +1,8 @@
 // `iron bisect KERNEL`: the first pass after which the interpreter's results leave what the pass promises to keep.
-#include <functional>
-#include <map>
-#include <memory>
-
 #include "app.h"
-#include "bundle.h"
-#include "exec/exec.h"
+#include "bisect_search.h"
 #include "filters.h"
-#include "ir/text.h"
-#include "maker.h"
 #include "messages.h"
-#include "passes/expand_math.h"
-#include "passes/pipeline.h"
-#include "runtime/run_case.h"
 #include "table.h"
 
 namespace iron::tool {
@@ -24,133 +14,14 @@ struct BisectOptions {
   u64 seed = 1;
 };
 
-/// A case's kernels after one pass; a kernel that two launches share is one.
-struct StageOfCase {
-  std::string pass;
-  passes::BitPolicy bits = passes::BitPolicy::exact;
-  std::vector<std::shared_ptr<const ir::Kernel>> kernels;  ///< one a step
-};
-
-// Every step's kernel as recorded and after each pass, in order. A check that fails inside the pipeline ends the list
-// with the error's text in `broken`.
-std::vector<StageOfCase> stages_of(const Case& c, std::string& broken) {
-  std::vector<StageOfCase> stages;
-  const auto put = [&](std::size_t number, std::string pass, passes::BitPolicy bits, const ir::Kernel& k) {
-    if (stages.size() <= number) stages.push_back({std::move(pass), bits, {}});
-    stages[number].kernels.push_back(std::make_shared<ir::Kernel>(k));
-  };
-  std::size_t complete = ~std::size_t{0};
-  for (const auto& step : c.steps) {
-    const auto recorded = step.record();
-    std::size_t number = 0;
-    put(number++, "recorded", passes::BitPolicy::exact, *recorded);
-    auto k = *recorded;
-    try {
-      passes::PassOptions options;
-      options.verify = true;
-      options.after_each = [&](const ir::Kernel& now, const passes::PassEntry& pass) {
-        put(number++, std::string(pass.name), pass.bits, now);
-      };
-      passes::run_pipeline(k, options);
-      // Fast ops may differ from what they stand for: they are compared under the test's tolerance.
-      passes::expand_fast(k);
-      put(number++, "expand_fast", passes::BitPolicy::fused, k);
-      passes::expand_math(k);
-      put(number++, "expand_math", passes::BitPolicy::exact, k);
-    } catch (const Error& e) {
-      broken = e.what();
-    }
-    complete = std::min(complete, number);
-  }
-  stages.resize(std::min(complete, stages.size()));
-  return stages;
-}
-
-using Outputs = std::vector<std::pair<std::string, std::vector<std::byte>>>;
-
-struct StageRun {
-  Outputs outputs;
-  runtime::Outcome outcome;
-};
-
-// The case with these kernels in the interpreter, on fresh data.
-StageRun run_stage(const CaseSource& source, u64 seed, const StageOfCase& stage) {
-  const auto made = make_case(source, seed);
-  if (!made.c) throw Error("TEST03", made.error);
-  StageRun r;
-  for (std::size_t i = 0; i < made.c->steps.size(); ++i) {
-    const auto& s = made.c->steps[i];
-    std::vector<LaunchArg> args;
-    for (const auto& a : s.args)
-      args.push_back(a.launch_arg(a.buffer.data));
-    const auto& g = s.grid.groups;
-    const auto& t = s.grid.threads;
-    auto result = exec::run(*stage.kernels[i], {{g.x, g.y, g.z}, {t.x, t.y, t.z}, s.grid.items}, args);
-    std::erase_if(result.findings, [](const Diagnostic& d) { return d.severity != Severity::error; });
-    if (!result.findings.empty()) throw Error(std::move(result.findings));
-  }
-  for (const auto& s : made.c->steps)
-    for (const auto& a : s.args)
-      if (!a.scalar && a.access != detail::Access::in) {
-        const auto* data = static_cast<const std::byte*>(a.buffer.data);
-        r.outputs.emplace_back(a.name, std::vector<std::byte>(data, data + a.buffer.bytes));
-      }
-  r.outcome = runtime::judge(*made.c, source.tolerance);
-  return r;
-}
-
-std::string first_difference(const Outputs& a, const Outputs& b) {
-  for (std::size_t i = 0; i < a.size(); ++i)
-    for (std::size_t k = 0; k < a[i].second.size(); ++k)
-      if (a[i].second[k] != b[i].second[k]) return fmt::format("{} differs from byte {} on", a[i].first, k);
-  return {};
-}
-
-bool has_calls(const StageOfCase& stage) {
-  bool found = false;
-  for (const auto& k : stage.kernels) k->walk([&](ir::OpId id) { found |= k->op(id).code == ir::Opcode::Call; });
-  return found;
-}
-
-struct Finding {
-  std::string pass, how;
-};
-
-// The first stage that breaks its promise on this case, if any.
-std::optional<Finding> bisect_case(const CaseSource& source, u64 seed) {
-  const auto made = make_case(source, seed);
-  if (!made.c) throw Error("TEST03", made.error);
-  std::string broken;
-  const auto stages = stages_of(*made.c, broken);
-  std::optional<StageRun> before;
-  for (const auto& stage : stages) {
-    if (!before && has_calls(stage)) continue;  // runs once calls are inlined
-    StageRun now;
-    try {
-      now = run_stage(source, seed, stage);
-    } catch (const Error& e) {
-      return Finding{stage.pass, e.what()};
-    }
-    if (!before) {
-      if (!now.outcome.passed) return Finding{stage.pass, "the case fails before any pass: " + now.outcome.message};
-    } else if (stage.bits == passes::BitPolicy::exact) {
-      if (const auto d = first_difference(before->outputs, now.outputs); !d.empty())
-        return Finding{stage.pass, d + ", and the pass keeps every bit"};
-    } else if (!now.outcome.passed)
-      return Finding{stage.pass, now.outcome.message + ", beyond the test's tolerance"};
-    before = std::move(now);
-  }
-  if (!broken.empty()) return Finding{"the next pass", broken};
-  return std::nullopt;
-}
-
 int run(const Globals& globals, const BisectOptions& o) {
   const auto& entry = find_kernel(standard_library(), o.kernel, o.dtype);
+  const auto all = search_passes();
   int cases = 0, faults = 0;
   for (const auto& s : cases_of(entry, false)) {
     if (!o.filter.empty() && s.name.find(o.filter) == std::string::npos) continue;
     ++cases;
-    const auto found = bisect_case(s, o.seed);
+    const auto found = bisect_case(s, o.seed, all);
     faults += found.has_value();
     if (globals.json)
       fmt::print("{}\n", Json{{"type", "bisect"},

@@ -117,7 +117,7 @@ Step read_step(const Json& j, const std::string& path, std::size_t number) {
   return s;
 }
 
-const CaseSource find_source(const std::string& kernel, const std::string& name, bool bench) {
+CaseSource find_source(const std::string& kernel, const std::string& name, bool bench) {
   for (const auto& e : standard_library().entries())
     if (e.full_name() == kernel)
       for (auto& s : cases_of(e, true))

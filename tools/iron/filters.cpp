@@ -27,8 +27,11 @@ std::vector<std::regex> regexes(const std::vector<std::string>& texts, const cha
 void check_glob(const std::string& glob, const char* flag) {
   int open = 0;
   for (std::size_t i = 0; i < glob.size(); ++i) {
-    if (glob[i] == '\\' && ++i >= glob.size())
-      throw UsageError(fmt::format("{} '{}' is not a glob: it ends in a backslash", flag, glob));
+    if (glob[i] == '\\') {  // what is behind it stands for itself
+      ++i;
+      if (i >= glob.size()) throw UsageError(fmt::format("{} '{}' is not a glob: it ends in a backslash", flag, glob));
+      continue;
+    }
     if (glob[i] == '[') ++open;
     if (glob[i] == ']' && open) --open;
   }

@@ -43,7 +43,7 @@ void Messages::error(const std::string& name, const std::string& dtype, const st
   send({{"type", "error"}, {"name", name}, {"dtype", dtype}, {"message", text}});
 }
 
-void Messages::done(Json counts) const {
+void Messages::done(const Json& counts) const {
   if (!wanted_) return;
   Json m{{"type", "done"}};
   m.update(counts);

@@ -21,7 +21,7 @@ class Messages {
   void send(const Json& message) const;
   void error(const std::string& name, const std::string& dtype, const std::string& text) const;
   /// The last message, with counts: it says "type": "done".
-  void done(Json counts) const;
+  void done(const Json& counts) const;
 
  private:
   bool wanted_;

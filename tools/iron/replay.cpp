@@ -48,7 +48,7 @@ int run(const Globals& globals, const std::string& path, std::string backend) {
   const auto loaded = load_bundle(path);
   if (backend.empty()) backend = loaded.backend;
   std::vector<std::string> backends{backend};
-  if (backend != "interpreter") backends.push_back("interpreter");
+  if (backend != "interpreter") backends.emplace_back("interpreter");
   if (!globals.json)
     fmt::print("{}, case '{}', failed on {}\n", styled(Style::bold, loaded.kernel), loaded.case_name, loaded.backend);
   bool passed = true;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -37,7 +38,7 @@ const char* code(Style s) {
   return "";
 }
 std::string seconds_text(double s) {
-  const auto whole = static_cast<long>(s + 0.5);
+  const auto whole = std::lround(s);
   return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }

@@ -119,7 +119,7 @@ class TestRun {
         auto result = sanitize(s, options_.seed);
         row.outcome = std::move(result.outcome), findings = std::move(result.findings);
       } else if (const auto made = maker.next(); made.c) {
-        row.outcome = guarded(device, *made.c, s.tolerance);
+        row.outcome = guarded(device, *made.c, s);
         if (row.outcome.passed) compare(row, *made.c);
       } else
         row.outcome = {false, 0, 0, made.error};
@@ -132,9 +132,10 @@ class TestRun {
   }
 
   // Whatever is thrown fails this case and no other.
-  static runtime::Outcome guarded(runtime::Backend& device, const Case& c, Tolerance tolerance) {
+  runtime::Outcome guarded(runtime::Backend& device, const Case& c, const CaseSource& source) {
     try {
-      return runtime::run_case(device, c, tolerance);
+      if (recorded_.insert(source.entry).second) record_checked(*source.entry);
+      return runtime::run_case(device, c, source.tolerance);
     } catch (const std::exception& e) {
       return {false, 0, 0, e.what()};
     }
@@ -308,6 +309,7 @@ class TestRun {
   std::optional<Reference> reference_;
   std::string digests_;
   std::map<std::string, std::set<std::string>> exempt_;  ///< kernels by the reason for which their results may differ
+  std::set<const KernelEntry*> recorded_;                ///< their recordings do not depend on the host's state
 };
 
 int run(const Globals& globals, const TestOptions& options) {

@@ -24,6 +24,9 @@ enum class Access : u8 { in, out, inout };
 /// is left out is a C++ error.
 template <class T, Access access>
 class BufferField {
+  static_assert(DeviceType<T>,
+                "iron D17: this is no element type of a buffer: use bool, i8 to u64, f16, bf16, f32 or f64");
+
  public:
   using element = T;
   static constexpr Access kind = access;
@@ -100,6 +103,11 @@ class Elem : public Operand<T> {
   void operator=(const Elem& e) const {
     *this = Val<T>(detail::emit(detail::Opcode::Load, e.loc_, {{e.memory_}, e.index_}), e.loc_);
   }
+  template <DeviceValue V>
+    requires(!detail::compatible<T, device_type_of<V>>)
+  void operator=(const V&) const {
+    static_assert(detail::always_false<V>, "iron D29: the stored value has another element type: write cast<T>(value)");
+  }
   void operator+=(Use<T> v) const { update(detail::Opcode::Add, v); }
   void operator-=(Use<T> v) const { update(detail::Opcode::Sub, v); }
   void operator*=(Use<T> v) const { update(detail::Opcode::Mul, v); }
@@ -138,6 +146,22 @@ class OutElem {
   detail::Id memory_;
   detail::Arg index_;
 };
+/// Reading one: said where it is tried, in an operation or by giving it a name.
+#define IRON_NO_READ(symbol)                                                                        \
+  template <class T, class B>                                                                       \
+  void operator symbol(const OutElem<T>&, const B&) {                                               \
+    static_assert(detail::always_false<T>, "iron D24: an output is not read: declare it InOut<T>"); \
+  }                                                                                                 \
+  template <class T, DeviceValue A>                                                                 \
+  void operator symbol(const A&, const OutElem<T>&) {                                               \
+    static_assert(detail::always_false<T>, "iron D24: an output is not read: declare it InOut<T>"); \
+  }
+// clang-format off
+IRON_NO_READ(+) IRON_NO_READ(-) IRON_NO_READ(*) IRON_NO_READ(/)
+// clang-format on
+#undef IRON_NO_READ
+    template <class T>
+    Val(OutElem<T>) -> Val<T>;
 
 /// A read-only buffer of T. A subscript loads at once.
 template <class T>
@@ -200,6 +224,9 @@ class InOut : public detail::BufferField<T, detail::Access::inout> {
 /// A launch scalar: one number for all threads, bound at launch, no recompilation when it changes.
 template <class T>
 class Scalar : public Operand<T> {
+  static_assert(DeviceType<T>,
+                "iron D17: this is no type of a launch scalar: use bool, i8 to u64, f16, bf16, f32 or f64");
+
  public:
   using element = T;
   constexpr Scalar(T value) : value_(value) {}  // NOLINT(google-explicit-constructor)

@@ -194,7 +194,9 @@ template <class K>
 std::string specialisation(const K& kernel) {
   std::string spec;
   detail::for_each_field(kernel, [&]<class F>(std::string_view name, const F& field) {
-    const auto add = [&](std::string value) { spec += (spec.empty() ? "" : ",") + std::string(name) + "=" + value; };
+    const auto add = [&](const std::string& value) {
+      spec += (spec.empty() ? "" : ",") + std::string(name) + "=" + value;
+    };
     if constexpr (detail::is_optional_field<F>)
       add(field ? "present" : "absent");
     else if constexpr (!detail::is_buffer_field<F> && !detail::is_tensor_field<F> && !detail::is_scalar_field<F>)

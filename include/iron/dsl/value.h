@@ -17,6 +17,8 @@ class Scalar;
 template <class T>
 class Elem;
 template <class T>
+class OutElem;
+template <class T>
 struct Use;
 template <class T>
 struct Operand;
@@ -249,6 +251,18 @@ struct Operand {
   friend Val<T> simd_shuffle_xor(Use<T> a, u32 mask) { return shuffle(detail::Opcode::SimdShuffleXor, a, mask); }
   friend Val<T> simd_shuffle_up(Use<T> a, u32 delta) { return shuffle(detail::Opcode::SimdShuffleUp, a, delta); }
   friend Val<T> simd_shuffle_down(Use<T> a, u32 delta) { return shuffle(detail::Opcode::SimdShuffleDown, a, delta); }
+  template <DeviceValue V>
+  friend void simd_shuffle_xor(const Val<T>&, const V&) {
+    static_assert(detail::always_false<V>, "iron D16: the mask is part of the instruction: a host number from 0 to 31");
+  }
+  template <DeviceValue V>
+  friend void simd_shuffle_up(const Val<T>&, const V&) {
+    static_assert(detail::always_false<V>, "iron D16: a fixed delta is a host number: or write simd_shuffle(v, lane)");
+  }
+  template <DeviceValue V>
+  friend void simd_shuffle_down(const Val<T>&, const V&) {
+    static_assert(detail::always_false<V>, "iron D16: a fixed delta is a host number: or write simd_shuffle(v, lane)");
+  }
   friend Val<T> simd_shuffle(Use<T> a, UseIndex lane) {
     return Val<T>(detail::emit(detail::Opcode::SimdShuffle, a.loc, {a.arg, lane.arg}), a.loc);
   }
@@ -297,11 +311,21 @@ IRON_MIXED(<) IRON_MIXED(<=) IRON_MIXED(>) IRON_MIXED(>=) IRON_MIXED(==) IRON_MI
       : Val(Use<T>(v, l)) {}  // NOLINT(google-explicit-constructor)
   Val(const Scalar<T>& s, detail::Loc l = detail::Loc::here())
       : Val(Use<T>(s, l)) {}  // NOLINT(google-explicit-constructor)
+  template <class X>
+    requires std::same_as<X, OutElem<T>>
+  Val(const X&) {  // NOLINT(google-explicit-constructor)
+    static_assert(detail::always_false<X>, "iron D24: an output is not read: declare it InOut<T>");
+  }
   Val(Use<T> u)
       : id_(u.arg.id),
         named_(!u.arg.unnamed),
         loc_(u.loc) {}  // NOLINT(google-explicit-constructor): elements of buffers and constants become values
   Val& operator=(const Val&) = delete;
+  template <class X>
+  void operator=(const X&) const {
+    static_assert(detail::always_false<X>,
+                  "iron D24: an element of an input or a computed value cannot be set: use an Out or InOut, or a Var");
+  }
   detail::Id id() const { return id_; }
   detail::Loc loc() const { return loc_; }
   bool named() const { return named_; }  ///< it stands for a value that has a name: its place in the order is written

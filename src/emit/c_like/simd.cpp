@@ -118,7 +118,7 @@ void simd_scan(Emitter& e, OpId id) {
   const DType t = e.kernel().type(id).elem;
   const std::string f = simd_prefix(e, imm.kind, t);
   each_lane(e, id, "prefix", [&](const Expr& v) {
-    const Expr inclusive = plain_call(f, {v.text, lane_text(e)});
+    Expr inclusive = plain_call(f, {v.text, lane_text(e)});
     if (!imm.exclusive) return inclusive;
     const Expr up = e.name(id, e.type_name(t), "below", e.call("shuffle_up", {inclusive, raw("1")}));
     return ternary(raw("(" + lane_text(e) + " == 0)"),

@@ -104,9 +104,9 @@ CpuBackend::CpuBackend(u32 threads) : pool_(threads) {
   info_.memory_bytes = static_cast<u64>(sysconf(_SC_PHYS_PAGES)) * static_cast<u64>(sysconf(_SC_PAGESIZE));
   info_.cache_bytes = cache_size();
   info_.features = {"forward_progress", t.name};
-  if (t.avx512 && t.name != "avx512") info_.features.push_back("avx512");
-  if (t.fma) info_.features.push_back("fma");
-  if (t.f16c) info_.features.push_back("f16c");
+  if (t.avx512 && t.name != "avx512") info_.features.emplace_back("avx512");
+  if (t.fma) info_.features.emplace_back("fma");
+  if (t.f16c) info_.features.emplace_back("f16c");
 }
 CpuBackend::~CpuBackend() { flush(); }
 
@@ -143,7 +143,7 @@ std::shared_ptr<Executable> CpuBackend::prepare(const ir::Kernel& optimised, Dim
   // Ids of the canonical kernel follow its text, so that code from the cache names the same ops.
   ir::Kernel kernel = ir::canonical(optimised);
   const auto& target = cpu::host_target();
-  const std::string key = cpu::cache_key(kernel, threads, target, cpu::llvm_version());
+  const std::string key = cpu::cache_key(kernel, threads, target, cpu::llvm_version()).hex();
   const std::lock_guard lock(prepare_mutex_);
   if (auto known = prepared_[key].lock()) return known;
   auto made = std::make_shared<CpuExecutable>(std::move(kernel), threads, target);

@@ -78,7 +78,7 @@ class CudaBackend final : public Backend {
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   DeviceInfo info_;
-  DiskCache cache_;
+  DiskCache cache_ = cubin_cache();
   Pool pool_;
   u64 allocations_ = 0;
   std::mutex mutex_;

@@ -1,76 +1,39 @@
-// Reading and writing of cache entries.
+// Entries of compiled kernels.
 #include "runtime/cuda/cache.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
+#include <cstring>
 
 namespace iron::runtime::cuda {
 
 namespace {
-constexpr u64 magic = 0x31'4e524b'4e4f5249ull;  // "IRONKRN1", little-endian
-
-struct Header {
-  u64 tag = magic;
-  u64 cubin = 0, ptx = 0, log = 0;  ///< bytes of the three parts, in this order behind the header
-  Hash128 checksum;                 ///< of the parts
+/// Bytes of the parts, which follow in this order.
+struct Sizes {
+  u64 cubin = 0, ptx = 0, log = 0;
 };
-
-std::filesystem::path default_folder() {
-  if (const char* chosen = std::getenv("IRON_CACHE"); chosen && *chosen) return std::filesystem::path(chosen) / "cuda";
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "iron/cuda";
-  if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache/iron/cuda";
-  return {};
-}
 }  // namespace
 
-DiskCache::DiskCache() : folder_(default_folder()) {}
-
-std::optional<Compiled> DiskCache::read(const Hash128& key) const {
-  if (folder_.empty()) return {};
-  std::ifstream in(path(key), std::ios::binary);
-  if (!in) return {};
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  Header h;
-  if (bytes.size() < sizeof h) return {};
-  std::memcpy(&h, bytes.data(), sizeof h);
-  const u64 room = bytes.size() - sizeof h;
-  if (h.tag != magic || h.cubin > room || h.ptx > room || h.log > room || h.cubin + h.ptx + h.log != room) return {};
-  const auto parts = std::string_view(bytes).substr(sizeof h);
-  if (hash128(parts) != h.checksum) return {};
+std::optional<Compiled> read_compiled(const DiskCache& cache, const Hash128& key) {
+  const auto payload = cache.read(key);
+  Sizes n;
+  if (!payload || payload->size() < sizeof n) return std::nullopt;
+  std::memcpy(&n, payload->data(), sizeof n);
+  std::string_view parts(payload->data() + sizeof n, payload->size() - sizeof n);
+  if (n.cubin + n.ptx + n.log != parts.size()) return std::nullopt;
   Compiled out;
-  out.cubin.assign(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(h.cubin));
-  out.ptx = parts.substr(h.cubin, h.ptx);
-  out.log = parts.substr(h.cubin + h.ptx);
+  out.cubin.assign(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(n.cubin));
+  out.ptx = parts.substr(n.cubin, n.ptx);
+  out.log = parts.substr(n.cubin + n.ptx);
   return out;
 }
 
-void DiskCache::write(const Hash128& key, const Compiled& entry) const {
-  if (folder_.empty()) return;
-  std::error_code ec;
-  std::filesystem::create_directories(folder_, ec);
-  if (ec) return;
-  std::string parts(entry.cubin.begin(), entry.cubin.end());
-  parts += entry.ptx;
-  parts += entry.log;
-  const Header h{magic, entry.cubin.size(), entry.ptx.size(), entry.log.size(), hash128(std::string_view(parts))};
-  // Another process may write the same entry: each has its own draft, and the rename is atomic.
-  const auto draft = folder_ / fmt::format("{}.{}.draft", key.hex(), getpid());
-  {
-    std::ofstream out(draft, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(&h), sizeof h);
-    out.write(parts.data(), static_cast<std::streamsize>(parts.size()));
-    out.close();
-    if (!out) {
-      std::filesystem::remove(draft, ec);
-      return;
-    }
-  }
-  std::filesystem::rename(draft, path(key), ec);
-  if (ec) std::filesystem::remove(draft, ec);
+bool write_compiled(const DiskCache& cache, const Hash128& key, const Compiled& compiled) {
+  const Sizes n{compiled.cubin.size(), compiled.ptx.size(), compiled.log.size()};
+  std::vector<char> payload(sizeof n);
+  std::memcpy(payload.data(), &n, sizeof n);
+  payload.insert(payload.end(), compiled.cubin.begin(), compiled.cubin.end());
+  payload.insert(payload.end(), compiled.ptx.begin(), compiled.ptx.end());
+  payload.insert(payload.end(), compiled.log.begin(), compiled.log.end());
+  return cache.write(key, payload);
 }
 
 }  // namespace iron::runtime::cuda

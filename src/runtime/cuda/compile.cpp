@@ -64,7 +64,7 @@ CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::str
   key += out.source.text;
   const Hash128 hash = hash128(std::string_view(key));
   if (cache)
-    if (auto found = cache->read(hash)) {
+    if (auto found = read_compiled(*cache, hash)) {
       out.binary = std::move(*found);
       out.from_cache = true;
       return out;
@@ -74,7 +74,7 @@ CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::str
     if (const auto found = tier_findings(out.binary.log); !found.empty())
       throw Error("CUDA04", fmt::format("kernel {} is not what its emission promises: {}", optimised.name, found[0]),
                   "keep registers of accumulators and fragments within the role's budget");
-  if (cache) cache->write(hash, out.binary);
+  if (cache) write_compiled(*cache, hash, out.binary);
   return out;
 }
 

@@ -54,7 +54,7 @@ std::vector<std::string> candidates() {
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (const char* env = std::getenv(variable); env && *env) roots.push_back(fs::path(env) / "lib");
   if (const char* home = std::getenv("HOME"); home && *home) roots.push_back(fs::path(home) / ".local/lib");
-  for (const char* fixed : {"/usr/local/lib", "/usr/lib", "/opt/conda/lib"}) roots.push_back(fixed);
+  for (const char* fixed : {"/usr/local/lib", "/usr/lib", "/opt/conda/lib"}) roots.emplace_back(fixed);
   for (const auto& root : roots) {
     std::error_code ignored;
     std::vector<fs::path> pythons;
