@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "iron/error.h"
+#include "passes/widen_items.h"
 
 namespace iron::runtime::cuda {
 
@@ -55,7 +56,10 @@ std::vector<std::string> tier_findings(const std::string& log) {
 CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch, const DiskCache* cache,
                              const emit::CudaOptions& options) {
   CompiledKernel out;
-  out.source = emit::emit_cuda(optimised, threads, target::profile(arch), options);
+  const auto wide = passes::widen_items(optimised);
+  out.items_per_thread = wide.items_per_thread;
+  const ir::Kernel& lowered = wide.items_per_thread > 1 ? wide.kernel : optimised;
+  out.source = emit::emit_cuda(lowered, threads, target::profile(arch), options);
   const Nvrtc& nvrtc = Nvrtc::get();
   const auto flags = nvrtc_options();
   std::string key =

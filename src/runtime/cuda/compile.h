@@ -10,6 +10,9 @@ struct CompiledKernel {
   emit::Source source;
   Compiled binary;
   bool from_cache = false;
+  /// Above 1: a thread runs that many items (passes::widen_items). The grid shrinks accordingly, and one scalar follows
+  /// the kernel's own: 1 if every buffer starts at 16 bytes.
+  u32 items_per_thread = 1;
 };
 
 /// What ptxas reports of the entry; -1 where the log says nothing.

@@ -126,7 +126,8 @@ void CudaBackend::start(const CudaExecutable& e, const LaunchGeometry& g, Argume
                                    g.threads.y, g.threads.z));
   if (g.groups.count() == 0) return;
   LaunchConfig config;
-  config.grid[0] = g.groups.x, config.grid[1] = g.groups.y, config.grid[2] = g.groups.z;
+  const Dim3 grid = e.grid(g.groups);
+  config.grid[0] = grid.x, config.grid[1] = grid.y, config.grid[2] = grid.z;
   config.block[0] = g.threads.x, config.block[1] = g.threads.y, config.block[2] = g.threads.z;
   config.shared_bytes = static_cast<unsigned>(e.source().dynamic_shared_bytes);
   config.stream = stream;

@@ -44,6 +44,12 @@ CudaExecutable::CudaExecutable(const Driver& d, const ir::Kernel& k, Dim3 thread
             fmt::format("kernel {} asks for {} bytes of threadgroup memory", k.name, dynamic));
 }
 
+Dim3 CudaExecutable::grid(const Dim3& groups) const {
+  const u64 items = compiled_.items_per_thread;
+  if (items == 1) return groups;
+  return {static_cast<u32>((groups.count() + items - 1) / items), 1, 1};  // its ids are flat
+}
+
 std::string CudaExecutable::stage(std::string_view name) const {
   if (name == "cuda") return compiled_.source.text;
   if (name == "ptx") return compiled_.binary.ptx;
@@ -72,6 +78,15 @@ std::vector<std::pair<std::string, double>> CudaExecutable::resources() const {
           {"occupancy", groups * n / 2048.0}};
 }
 
+namespace {
+/// What widened kernels ask: 1 if wide accesses may start where every buffer starts.
+u64 aligned(const ir::Kernel& k, std::span<const LaunchArg> args) {
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (k.params[i].is_buffer() && reinterpret_cast<std::uintptr_t>(args[i].data) % 16 != 0) return 0;
+  return 1;
+}
+}  // namespace
+
 Arguments::Arguments(const CudaExecutable& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args) {
   const auto& k = exe.kernel();
   if (args.size() != k.params.size())
@@ -82,7 +97,7 @@ Arguments::Arguments(const CudaExecutable& exe, const LaunchGeometry& geometry, 
         values_.push_back(reinterpret_cast<std::uintptr_t>(args[slot.param].data));
         break;
       case emit::ArgSlot::scalar:
-        values_.push_back(args[slot.param].scalar);
+        values_.push_back(slot.param < args.size() ? args[slot.param].scalar : aligned(k, args));
         break;
       case emit::ArgSlot::length:
         values_.push_back(args[slot.param].bytes / dtype_size(k.params[slot.param].elem));

@@ -25,6 +25,8 @@ class CudaExecutable final : public Executable {
   CUfunction function() const { return function_; }
   Dim3 threads() const { return threads_; }
   const emit::Source& source() const { return compiled_.source; }
+  /// The grid to launch for the one that the caller's kernel has.
+  Dim3 grid(const Dim3& groups) const;
   bool from_cache() const { return compiled_.from_cache; }
   EncodedMap tensor_map(const ir::TensorBox& box, const LaunchArg& arg) const {
     return maps_.get(box, arg, kernel_.params[box.param].name);

@@ -67,7 +67,7 @@ void CudaGraph::set_args(std::size_t index, std::span<const LaunchArg> args) {
   const auto& exe = CudaBackend::own_kernel(l.exe);
   Arguments arguments(exe, l.geometry, args);
   if (nodes_[index]) {
-    const auto &g = l.geometry.groups, &t = l.geometry.threads;
+    const Dim3 g = exe.grid(l.geometry.groups), t = l.geometry.threads;
     const KernelNode node{exe.function(),   {g.x, g.y, g.z},
                           {t.x, t.y, t.z},  static_cast<unsigned>(exe.source().dynamic_shared_bytes),
                           arguments.data(), nullptr};
