@@ -139,7 +139,7 @@ int run(const Options& o) {
       if (t.optimised) jobs.push_back({t.name, t.optimised, t.threads, arch});
   }
   if (jobs.empty()) fail("the library", "no kernel was selected");
-  const runtime::cuda::DiskCache own(o.cache);
+  const DiskCache own("cuda", o.cache);
   const auto compiling = std::chrono::steady_clock::now();
   const auto results = compile_offline(jobs, o.cache.empty() ? nullptr : &own);
   std::size_t cached = 0, most_registers = 0;
