@@ -30,6 +30,7 @@ function(iron_test name)
   target_link_libraries(${name} PRIVATE iron_options ${T_DEPENDS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE IRON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})  # messages quote sources by their path in the project
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_OUTPUT=xml:${IRON_RESULTS_DIR}/${name}.xml")
   _iron_label(${name})
 endfunction()

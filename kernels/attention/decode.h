@@ -1,6 +1,8 @@
 // Attention of one new token over cached keys and values: a threadgroup a head, or split over the keys in two passes.
 #pragma once
 
+#include <algorithm>
+
 #include "attention/simd_attention.h"
 
 namespace iron::kernels {
@@ -102,7 +104,8 @@ struct SdpaDecodePass1 {
 
   Grid grid() const {
     const u32 heads = static_cast<u32>(q.size() / shape.dim);
-    return {Threadgroups{heads / heads_per_kv.value(), blocks.value()}, Threads{32 * heads_per_kv.value()}};
+    return {Threadgroups{heads / std::max(heads_per_kv.value(), 1u), blocks.value()},
+            Threads{32 * heads_per_kv.value()}};
   }
 
   void operator()() const {

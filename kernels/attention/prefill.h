@@ -1,6 +1,8 @@
 // Attention of a prompt: blocks of queries against all keys that they see, by simdgroups or through tiles.
 #pragma once
 
+#include <algorithm>
+
 #include "attention/simd_attention.h"
 #include "gemm/tile_gemm.h"
 
@@ -52,7 +54,8 @@ struct SdpaPrefill {
   u32 block() const { return shape.queries * simdgroups; }
   Grid grid() const {
     const u32 rows = static_cast<u32>(out.size() / shape.dim);  // queries of all heads and batches
-    return {Threadgroups{(q_len.value() + block() - 1) / block(), rows / q_len.value()}, Threads{32 * simdgroups}};
+    return {Threadgroups{(q_len.value() + block() - 1) / block(), rows / std::max(q_len.value(), 1u)},
+            Threads{32 * simdgroups}};
   }
 
   void operator()() const {
@@ -112,7 +115,8 @@ struct SdpaPrefillTile {
 
   Grid grid() const {
     const u32 rows = static_cast<u32>(out.size() / spec.dim);
-    return {Threadgroups{(q_len.value() + spec.bq - 1) / spec.bq, rows / q_len.value()}, Threads{spec.threads()}};
+    return {Threadgroups{(q_len.value() + spec.bq - 1) / spec.bq, rows / std::max(q_len.value(), 1u)},
+            Threads{spec.threads()}};
   }
 
   void operator()() const {

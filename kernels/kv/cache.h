@@ -1,6 +1,8 @@
 // The cache of keys or values: [kv heads, max_seq, D], written a token or some tokens at a time, as it is or quantised.
 #pragma once
 
+#include <algorithm>
+
 #include "iron/dsl.h"
 #include "quant/decode.h"
 #include "quant/small_float.h"
@@ -97,7 +99,8 @@ struct BulkDequantKv {
   AffineFormat format;
 
   Grid grid() const {
-    return dequant_grid(head_dim.value() * format.bits / 32, positions.value(), out.size() / head_dim.value());
+    return dequant_grid(head_dim.value() * format.bits / 32, positions.value(),
+                        out.size() / std::max(head_dim.value(), 1u));
   }
 
   void operator()() const {
@@ -169,7 +172,9 @@ struct BulkDequantKvFp8 {
   Scalar<u32> head_dim, max_seq, positions;
   Fp8KvFormat format;
 
-  Grid grid() const { return dequant_grid(head_dim.value() / 4, positions.value(), out.size() / head_dim.value()); }
+  Grid grid() const {
+    return dequant_grid(head_dim.value() / 4, positions.value(), out.size() / std::max(head_dim.value(), 1u));
+  }
 
   void operator()() const {
     const Val<Index> part = grid_position(Axis::x), row_words = cast<Index>(head_dim) / 4;

@@ -3,6 +3,8 @@
 // A convolution: preprocess and chirp_filter give its two sides, fft_n transforms both, cmul multiplies them, the
 // inverse fft_n comes back, postprocess turns by w(k). n^2 is reduced modulo 2 N in integers before it becomes an
 // angle.
+#include <algorithm>
+
 #include <numbers>
 
 #include "iron/dsl.h"
@@ -26,7 +28,7 @@ Chirp chirp(const Val<Index>& n, const Val<Index>& length, bool conjugate) {
 
 /// Threads along rows of n, a row of the grid for each.
 Grid row_grid(u32 n, u64 elements) {
-  return {Threadgroups{(n + 127) / 128, static_cast<u32>(elements / n)}, Threads{128}};
+  return {Threadgroups{(n + 127) / 128, static_cast<u32>(elements / std::max(n, 1u))}, Threads{128}};
 }
 
 // out[r, n] = x[r, n] w(n) for n < N, zeros up to M      in: [rows, N], out: [rows, M]

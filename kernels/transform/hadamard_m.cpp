@@ -57,9 +57,9 @@ struct HadamardM {
 
   // Short rows lie along the threads of a group as well.
   Grid grid() const {
-    const u32 wide = std::min(inner.value(), 32u), tall = 32 / wide;
-    return {Threadgroups{(inner.value() + wide - 1) / wide, (m + tall - 1) / tall,
-                         static_cast<u32>(y.size() / (u64{m} * inner.value()))},
+    const u32 n = std::max(inner.value(), 1u), wide = std::min(n, 32u), tall = 32 / wide;
+    return {Threadgroups{(n + wide - 1) / wide, (m + tall - 1) / tall,
+                         static_cast<u32>(y.size() / (u64{std::max(u32{m}, 1u)} * n))},
             Threads{wide, tall}};
   }
 

@@ -186,7 +186,7 @@ int compile_all(const Globals& globals, const BuildOptions& options, const std::
 
 int run(const Globals& globals, const BuildOptions& options) {
   auto entries = options.filters.select(standard_library());
-  if (options.backend != "cuda")  // members for other devices
+  if (options.backend != "cuda" && !options.identity)  // members for other devices
     std::erase_if(entries, [](const KernelEntry* e) { return !e->needs.empty(); });
   if (entries.empty())
     throw Error(
