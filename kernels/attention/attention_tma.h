@@ -39,9 +39,9 @@ struct AttentionTmaSpec {
   static constexpr u32 threads = 384, rows = 128, keys = 128;
 };
 
-/// o[b, h, i, :] = sum_j softmax_j(scale * q[b, h, i, :] . k[b, h / group, j, :]) v[b, h / group, j, :], j <= i if causal
-/// q, o: [batch, heads, seq, 128]; k, v: [batch, heads / group, seq, 128]. scale_log2 is scale * log2(e).
-/// Two warpgroups take turns at the matrix unit; the products of one hide the softmax of the other.
+/// o[b, h, i, :] = sum_j softmax_j(scale * q[b, h, i, :] . k[b, h / group, j, :]) v[b, h / group, j, :], j <= i if
+/// causal q, o: [batch, heads, seq, 128]; k, v: [batch, heads / group, seq, 128]. scale_log2 is scale * log2(e). Two
+/// warpgroups take turns at the matrix unit; the products of one hide the softmax of the other.
 template <class T>
 struct AttentionTma {
   static constexpr Mode mode = Mode::Threadgroup;
@@ -113,8 +113,8 @@ struct AttentionTma {
             turn.leave(role);
             settle(0);
             rk.release();
-            const auto out_of_reach = spec.causal ? s.col() > s.row() + mine
-                                                  : s.col() >= Val<Index>(seq) - (at.blocks - 1u) * spec.keys;
+            const auto out_of_reach =
+                spec.causal ? s.col() > s.row() + mine : s.col() >= Val<Index>(seq) - (at.blocks - 1u) * spec.keys;
             const f32 none = -std::numeric_limits<f32>::infinity();
             p = cast<T>(soft(where(out_of_reach, none, s.value())));
           }

@@ -5,8 +5,8 @@ namespace iron::analysis {
 
 using namespace ir;
 
-BodyEvaluator::BodyEvaluator(const Contract::Impl& c, const LaunchGeometry& geometry,
-                                 std::span<const LaunchArg> args, u32 simd_width)
+BodyEvaluator::BodyEvaluator(const Contract::Impl& c, const LaunchGeometry& geometry, std::span<const LaunchArg> args,
+                             u32 simd_width)
     : c_(c), k_(c.kernel), geometry_(geometry), args_(args), facts_(k_, geometry, args, simd_width) {
   needs_.extents.assign(k_.params.size(), 0);
 }

@@ -47,7 +47,7 @@ struct Recording::State {
   std::set<Id> raised_at_root;
   std::vector<std::string> roles;  ///< their names, once there are roles
   u32 role = no_id;                ///< the one that is being recorded
-  State* outer = nullptr;  ///< the caller's recording, for a callee
+  State* outer = nullptr;          ///< the caller's recording, for a callee
 
   static thread_local State* current;
   static State& get(Loc loc) {

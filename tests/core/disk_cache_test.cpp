@@ -90,12 +90,12 @@ TEST_F(Disk, TheFolderIsChosenByTheEnvironment) {
     value ? setenv(name, value, 1) : unsetenv(name);
     return before;
   };
-  const auto iron = set("IRON_CACHE", "/chosen"), xdg = set("XDG_CACHE_HOME", "/xdg"), home = set("HOME", "/home/me");
+  const auto iron = set("IRON_CACHE", "/chosen"), xdg = set("XDG_CACHE_HOME", "/xdg"), home = set("HOME", "/srv/me");
   EXPECT_EQ(cache_root(), "/chosen");
   set("IRON_CACHE", nullptr);
   EXPECT_EQ(cache_root(), "/xdg/iron");
   set("XDG_CACHE_HOME", "");
-  EXPECT_EQ(cache_root(), "/home/me/.cache/iron");
+  EXPECT_EQ(cache_root(), "/srv/me/.cache/iron");
   set("HOME", nullptr);
   EXPECT_EQ(cache_root(), "");
   set("IRON_CACHE", iron ? iron->c_str() : nullptr);

@@ -36,8 +36,7 @@ StageRun run_stage(const CaseSource& source, u64 seed, const StageOfCase& stage)
   for (std::size_t i = 0; i < made.c->steps.size(); ++i) {
     const auto& s = made.c->steps[i];
     std::vector<LaunchArg> args;
-    for (const auto& a : s.args)
-      args.push_back(a.launch_arg(a.buffer.data));
+    for (const auto& a : s.args) args.push_back(a.launch_arg(a.buffer.data));
     const auto& g = s.grid.groups;
     const auto& t = s.grid.threads;
     auto result = exec::run(*stage.kernels[i], {{g.x, g.y, g.z}, {t.x, t.y, t.z}, s.grid.items}, args);

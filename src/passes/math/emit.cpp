@@ -18,8 +18,6 @@ Val Emit::op(ir::Opcode code, std::initializer_list<Val> operands) {
   return wrap(b_.op(code, std::span<const ir::OpId>(ids.data(), n)));
 }
 
-Val Emit::convert(ir::Opcode code, DType elem, Val a) {
-  return wrap(b_.op(code, shape_.with_elem(elem), {a.id}));
-}
+Val Emit::convert(ir::Opcode code, DType elem, Val a) { return wrap(b_.op(code, shape_.with_elem(elem), {a.id})); }
 
 }  // namespace iron::passes::math

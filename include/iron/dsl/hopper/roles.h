@@ -49,8 +49,8 @@ class Roles {
     std::vector<std::string> names;
     for (const auto& d : decls) {
       if (d.name.empty() || d.name.find_first_of(" ;\"") != std::string::npos || d.warpgroups == 0)
-        detail::refuse("TIER01", "a role named '" + d.name + "' of " + std::to_string(d.warpgroups) + " warpgroups", loc,
-                       "name roles by one word and give each at least one warpgroup");
+        detail::refuse("TIER01", "a role named '" + d.name + "' of " + std::to_string(d.warpgroups) + " warpgroups",
+                       loc, "name roles by one word and give each at least one warpgroup");
       text += (text.empty() ? "" : "; ") + d.name + " " + std::to_string(d.warpgroups) + " " +
               std::to_string(d.registers.count) + (d.issue == Issue::one ? " one" : " all");
       names.push_back(d.name);
@@ -106,7 +106,8 @@ class Turns {
  private:
   void emit(detail::Opcode code, const Role& role, detail::Loc loc) const {
     if (!role.is(role_))
-      detail::refuse("TIER01", "turns of role " + role_ + " taken in role " + role.name(), loc, "take turns in one role");
+      detail::refuse("TIER01", "turns of role " + role_ + " taken in role " + role.name(), loc,
+                     "take turns in one role");
     detail::emit(code, loc, {{id_}});
   }
   std::string role_;
