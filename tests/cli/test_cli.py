@@ -230,6 +230,15 @@ class Builds(Case):
             self.assertRegex(line, r"^iron_\w+ [0-9a-f]{32}$")
         self.assertEqual(self.ok("build", "--identity").splitlines(), lines)
 
+    def test_kernels_for_other_devices(self):
+        """They are recorded wherever Iron runs; only a device that lacks what they need refuses them, by name."""
+        needy = [row["name"] for row in self.lines("test", "--list", "--json") if row["needs"]]
+        self.assertTrue(needy)
+        identities = [line.split()[0] for line in self.ok("build", "--identity").splitlines()]
+        self.assertLessEqual(set(needy), set(identities))
+        self.fails(1, ["D20", "roles", "interpreter"], "build", "--match-name", f"^{needy[0]}$", "--backend", "interpreter")
+        self.assertIn("__global__", self.ok("inspect", needy[0], "--backend", "cuda", "--arch", "sm_90a"))
+
     def test_emit(self):
         out = self.path / "out"
         self.assertIn("kernels compile", self.ok("build", "rms_norm_wide", "--backend", "interpreter", "--emit", "ir", "-o", out))

@@ -186,8 +186,6 @@ int compile_all(const Globals& globals, const BuildOptions& options, const std::
 
 int run(const Globals& globals, const BuildOptions& options) {
   auto entries = options.filters.select(standard_library());
-  if (options.backend != "cuda" && !options.identity)  // members for other devices
-    std::erase_if(entries, [](const KernelEntry* e) { return !e->needs.empty(); });
   if (entries.empty())
     throw Error(
         "TOOL03",
@@ -195,6 +193,13 @@ int run(const Globals& globals, const BuildOptions& options) {
         "'iron inspect' lists the names");
   if (options.identity) return identities(globals, entries);
   if (options.time_passes) return time_passes(globals, entries);
+  if (options.backend != "cuda") {  // members for other devices
+    const std::string needs = entries.front()->needs;
+    std::erase_if(entries, [](const KernelEntry* e) { return !e->needs.empty(); });
+    if (entries.empty())
+      throw Error("D20", fmt::format("the selected kernels need {}, which {} does not have", needs, options.backend),
+                  "--backend cuda, or 'iron inspect KERNEL --backend cuda --arch sm_90a' for their text");
+  }
   return compile_all(globals, options, entries);
 }
 
