@@ -25,6 +25,7 @@ InterpreterBackend::InterpreterBackend() {
   info_.host_memory = true;
   info_.name = "reference interpreter";
   info_.architecture = "any";
+  info_.features = {"forward_progress", "roles", "tma", "mbarrier", "wgmma", "cluster"};
   info_.shared_bytes = u64{1} << 30;
 }
 

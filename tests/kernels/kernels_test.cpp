@@ -39,7 +39,7 @@ std::vector<const KernelEntry*> all() {
 INSTANTIATE_TEST_SUITE_P(Standard, Library, ::testing::ValuesIn(all()),
                          [](const auto& i) { return i.param->full_name(); });
 
-// Members for other devices are recorded, have cases, and are refused here with the capability that they need.
+// Members for some devices are recorded, have cases, and are refused elsewhere with the capability that they need.
 TEST(Tier, IsRefusedWithTheCapabilityItNeeds) {
   int seen = 0;
   for (const auto& e : standard_library().entries()) {
