@@ -65,7 +65,7 @@ void blocked_mma(Emitter& e, OpId id, const Tile& t, const Factor& a, const Fact
     return convert(e, convert(e, v, k.type(mem).elem, t.input), t.input, t.elem);
   };
   const std::string pragma(e.dialect().unroll_pragma()), type(e.type_name(t.elem));
-  const u32 chunk = depth % 4 == 0 && !a.transposed ? 4 : 1;
+  const u32 chunk = depth % 4 == 0 && !a.transposed && t.each >= 8 ? 4 : 1;
   const auto unrolled = [&](const std::string& head) {
     if (!pragma.empty()) e.line(pragma);
     e.open(head);
@@ -77,10 +77,11 @@ void blocked_mma(Emitter& e, OpId id, const Tile& t, const Factor& a, const Fact
   };
   // B rows lie along n, or along k where it is transposed.
   const bool wide_a = chunk == 4 && a.vectors, wide_b = !b.transposed && b.vectors && t.vector == 4;
-  if (!pragma.empty() && depth / chunk > 8)
-    e.line(id, fmt::format("{} {}", pragma, 8 / chunk));
-  else if (!pragma.empty())
-    e.line(id, pragma);
+  // Few products a thread leave no registers to a threadgroup of many threads: then one step stays one step.
+  if (!pragma.empty())
+    e.line(id, t.each < 16         ? fmt::format("{} 1", pragma)
+               : depth / chunk > 8 ? fmt::format("{} {}", pragma, 8 / chunk)
+                                   : pragma);
   e.open(fmt::format("for (u32 k0 = 0; k0 < {}u; k0 += {}u) {{", depth, chunk));
   e.line(fmt::format("{} a_own[{}][{}];", type, t.own_rows, chunk));
   unrolled(fmt::format("for (u32 i = 0; i < {}u; ++i) {{", t.own_rows));
