@@ -140,7 +140,8 @@ struct AttentionTma {
           rv.release();
           const auto stage = so[wg];
           reclaim(stage);
-          put(stage, cast<T>(out.value() * recip(soft.total())));
+          const auto per_row = recip(soft.total());  // named: reading the accumulator is an effect, and keeps its place
+          put(stage, cast<T>(out.value() * per_row));
           o.store(stage, {0u, at.block * spec.rows + mine, at.head, at.batch});
         }
       }

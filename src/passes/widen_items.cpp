@@ -11,7 +11,7 @@ using namespace ir;
 
 namespace {
 constexpr u32 wide_bytes = 16, most_items = 8;
-constexpr u64 most_ops = 1024;  // what a thread's registers and the instruction cache still hold
+constexpr u64 most_ops = 320;  // of all items of a thread: more spill, and no longer wait for memory
 
 /// The one `if grid_thread_id < item_count` that holds all effects, or none.
 OpId item_guard(const Kernel& k) {
@@ -51,6 +51,10 @@ bool independent(const Kernel& k) {
       case Opcode::ItemCount:
       case Opcode::Length:
       case Opcode::View:
+        return;
+      case Opcode::Div:
+      case Opcode::Rem:  // of subscripts: long sequences, whose results are mostly no neighbours
+        fine &= k.type(id).elem != DType::index;
         return;
       case Opcode::ThreadId:
       case Opcode::ThreadPos:
