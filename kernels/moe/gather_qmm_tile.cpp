@@ -94,6 +94,11 @@ void add(Registry& r, const std::string& name, AffineFormat f, GemmSpec spec) {
     ids.insert(ids.end(), {4u, 5u, 0xffffffffu});
     return experts<T>(g, ids, 5, 35, 2 * f.group, f, spec);
   });
+  k.test("one row left, of expert 0", affine_limit, [=]<class T>(Gen& g) {
+    std::vector<u32> ids(spec.bm, 1u);
+    ids.push_back(0u);
+    return experts<T>(g, ids, 2, 33, f.group, f, spec);
+  });
   k.bench("256 rows, 8 experts of 1024 x 1024", [=]<class T>(Gen& g) {
     std::vector<u32> ids(256);
     for (u32 i = 0; i < 256; ++i) ids[i] = i / 32;
