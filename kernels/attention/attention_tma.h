@@ -113,8 +113,9 @@ struct AttentionTma {
             turn.leave(role);
             settle(0);
             rk.release();
+            const auto key = s.col();  // named: fragments are made in the order in which they are written
             const auto out_of_reach =
-                spec.causal ? s.col() > s.row() + mine : s.col() >= Val<Index>(seq) - (at.blocks - 1u) * spec.keys;
+                spec.causal ? key > s.row() + mine : key >= Val<Index>(seq) - (at.blocks - 1u) * spec.keys;
             const f32 none = -std::numeric_limits<f32>::infinity();
             p = cast<T>(soft(where(out_of_reach, none, s.value())));
           }

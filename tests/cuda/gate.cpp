@@ -34,6 +34,13 @@ struct KnownSpill {
 constexpr KnownSpill known_spills[] = {
     {"iron_steel_gemm_", "", "accumulators of the software tile"},
     {"iron_moe_gather_qmm_mma_", "", "accumulators of the software tile"},
+    {"iron_fp4_qmm_mma_", "", "40 bytes: as qmm_mma_m16"},
+    {"iron_fp8_e4m3_qmm_mma_", "", "40 bytes: as qmm_mma_m16"},
+    {"iron_sdpa_prefill_", "", "queries and sums of a head in registers, written for every device"},
+    {"iron_sdpa_decode_batched_q2_", "", "two queries of a head a thread, written for every device"},
+    {"iron_sdpa_vector_d192_", "", "six values a lane for queries, keys and sums each"},
+    {"iron_rms_norm_qgemv_fast_", "", "8 bytes at the 72 registers that the threadgroup leaves"},
+    {"iron_moe_down_swiglu_accum_int4_chain8_", "", "24 bytes at the 72 registers that the threadgroup leaves"},
     {"iron_qmm_mma_m16_", "", "16 bytes: the f32 tile of a threadgroup that leaves 56 registers a thread"},
 };
 
