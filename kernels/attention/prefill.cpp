@@ -120,7 +120,7 @@ void add_tile(Registry& r, const std::string& name, PrefillTileSpec spec, const 
   const auto make = [spec](Shape s) { return [=]<class T>(Gen& g) { return tile<T>(g, s, spec); }; };
   k.test("ragged, grouped heads, a prefix", tile_limit, make({1, 4, 2, dim, 37, 53}));
   k.test("two batches, window", tile_limit, make({2, 2, 1, dim, 19, 19, 7}));
-  k.test("not causal", tile_limit, make({1, 2, 2, dim, 5, 70, 0, false}));
+  k.test("not causal, two batches, grouped heads", tile_limit, make({2, 4, 2, dim, 37, 70, 0, false}));
   k.bench("512 tokens, 8 heads, 2 of keys", make({1, 8, 2, dim, 512, 512}));
 }
 }  // namespace
@@ -133,8 +133,9 @@ void register_sdpa_prefill(Registry& r) {
           " with grouped heads, window and sinks; exact sums in a fixed order.");
     const auto make = [](Shape s) { return [s]<class T>(Gen& g) { return simd<T>(g, s); }; };
     k.test("ragged, grouped heads, a prefix", attention_limit, make({1, 4, 2, dim, 37, 53}));
-    k.test("two batches, window, sinks", attention_limit, make({2, 2, 1, dim, 19, 19, 7, true, true}));
-    k.test("not causal", attention_limit, make({1, 2, 2, dim, 5, 70, 0, false}));
+    k.test("two batches, grouped heads, window", attention_limit, make({2, 4, 2, dim, 45, 45, 7}));
+    k.test("two batches, grouped heads, window, sinks", attention_limit, make({2, 4, 2, dim, 45, 51, 7, true, true}));
+    k.test("not causal, two batches, grouped heads", attention_limit, make({2, 4, 2, dim, 37, 70, 0, false}));
     k.test("queries before the first key: zeros", attention_limit, make({1, 1, 1, dim, 9, 6}));
     k.bench("256 tokens, 8 heads, 2 of keys", make({1, 8, 2, dim, 256, 256}));
   }
