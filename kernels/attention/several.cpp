@@ -42,6 +42,10 @@ f64 work(const Shape& s) {
 u64 traffic(const Shape& s, u64 element) {
   return element * s.dim * (2 * u64{s.kv_heads} * s.keys() + 2 * u64{s.heads} * s.queries);
 }
+/// The score of a query and a key: unseen where the key comes after the query.
+auto masked(const Shape& s) {
+  return [s](u64, u64 i, u64 j, f64 x) { return s.causal && j > s.base + i ? unseen : x; };
+}
 f32 scale_of(u32 dim) { return 1.0f / std::sqrt(static_cast<f32>(dim)); }
 
 DecodeSpec batched_spec(u32 queries) {
@@ -53,9 +57,7 @@ Case batched(Gen& g, const Shape& s) {
   const auto k = g.values<T>(s.kv_heads, s.stride, s.dim), v = g.values<T>(s.kv_heads, s.stride, s.dim);
   const auto out = g.output<T>(s.heads, s.queries, s.dim);
   const f32 scale = scale_of(s.dim);
-  auto want = oracle(
-      s, q, k, v, scale, s.queries, [&](u64 h, u64 i) { return h * s.queries + i; },
-      [&](u64, u64 i, u64 j, f64 x) { return s.causal && j > s.base + i ? unseen : x; });
+  auto want = oracle(s, q, k, v, scale, s.queries, [&](u64 h, u64 i) { return h * s.queries + i; }, masked(s));
   return Case{SdpaDecodeBatched<T>{.q = q,
                                    .k = k,
                                    .v = v,
@@ -77,9 +79,7 @@ Case multi(Gen& g, const Shape& s) {
   const auto k = g.values<T>(s.kv_heads, s.stride, s.dim), v = g.values<T>(s.kv_heads, s.stride, s.dim);
   const auto out = g.output<T>(s.queries, s.heads, s.dim);
   const f32 scale = scale_of(s.dim);
-  auto want = oracle(
-      s, q, k, v, scale, s.queries, [&](u64 h, u64 i) { return i * s.heads + h; },
-      [&](u64, u64 i, u64 j, f64 x) { return s.causal && j > s.base + i ? unseen : x; });
+  auto want = oracle(s, q, k, v, scale, s.queries, [&](u64 h, u64 i) { return i * s.heads + h; }, masked(s));
   return Case{SdpaMulti<T>{.q = q,
                            .k = k,
                            .v = v,

@@ -1,6 +1,9 @@
 // Recorded decode of the 32-element GGUF formats. Field places come from the table that also drives the packer.
 #include "gguf/codec.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "iron/error.h"
 
 namespace iron::kernels {
@@ -20,7 +23,7 @@ quant::PrepackedField codes_field(GgufType t) { return quant::prepacked_fields(t
 quant::PrepackedField high_field(GgufType t) { return quant::prepacked_fields(t)[own_minimum(t) ? 2 : 1]; }
 }  // namespace
 
-bool GgufCodec::has(GgufType t) { return four_bits(t) || five_bits(t) || t == GgufType::q8_0; }
+bool GgufCodec::has(GgufType t) { return std::find(std::begin(types), std::end(types), t) != std::end(types); }
 
 u32 GgufCodec::record_bytes() const { return quant::gguf_format(type).bytes * prepacked_rows; }
 

@@ -15,6 +15,9 @@ struct GgufCodec {
   quant::GgufType type = quant::GgufType::q4_1;
 
   static constexpr u32 elements = 32;  ///< of a block
+  /// The formats with a recorded decode.
+  static constexpr quant::GgufType types[] = {quant::GgufType::q4_0, quant::GgufType::q4_1, quant::GgufType::q5_0,
+                                              quant::GgufType::q5_1, quant::GgufType::q8_0};
   static bool has(quant::GgufType type);
   /// Whether x = d * q + m has an m, so that a product needs the sums of the activations over blocks. Q4_0 and Q5_0
   /// count as m = -8 d and -16 d with unsigned codes.

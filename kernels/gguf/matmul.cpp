@@ -66,20 +66,10 @@ void GgufMatmul::operator()() const {
       for (u32 t = 0; t < block_tokens; ++t) acc[t] = fma(m, (*x_sums)[token[t] * blocks + b], acc[t]);
     }
   }
-  if_(row < rows) {
-    for (u32 t = 0; t < block_tokens; ++t) {
-      const Val<f32> sum = acc[t];
-      if_(first + t < tokens) {
-        const Val<Index> at = (first + t) * rows + row;
-        y[at] = residual ? (*residual)[at] + sum : sum;
-      }
-    }
-  }
+  store_products(*this, acc, row, first);
 }
 
 namespace {
-constexpr GgufType types[] = {GgufType::q4_0, GgufType::q4_1, GgufType::q5_0, GgufType::q5_1, GgufType::q8_0};
-
 Case product(Gen& g, GgufType type, u32 block_tokens, GgufShape s, bool add) {
   const PrepackedMatrix m = random_prepacked_matrix(g, type, s.rows, s.cols);
   const auto x = g.values<f32>(s.tokens, s.cols), residual = g.normal<f32>(3.0, s.tokens, s.rows);
@@ -178,7 +168,7 @@ void register_gguf(Registry& r) {
   sums.test("three groups, the last short", tolerance(2e-6, 0, 0), [=]<class T>(Gen& g) { return make(g, 32 * 19); });
   sums.bench("1M", [=]<class T>(Gen& g) { return make(g, 1 << 20); });
 
-  for (const GgufType type : types) {
+  for (const GgufType type : GgufCodec::types) {
     const std::string name(quant::gguf_format(type).name), suffix = lower(name);
     register_products(r, type, 1, "gguf_qmv_" + suffix,
                       "Matrix-vector product of a prepacked " + name + " matrix: a lane is a row, no horizontal sums.");

@@ -26,6 +26,20 @@ struct BlockSums {
   }
 };
 
+/// Ends a product: y[t, row] = sums[t - first] (+ residual[t, row]) for the `block_tokens` rows t of x from `first` on.
+template <class Product>
+void store_products(const Product& p, Vars<f32>& sums, const Val<Index>& row, const Val<Index>& first) {
+  if_(row < p.rows) {
+    for (u32 t = 0; t < p.block_tokens; ++t) {
+      const Val<f32> sum = sums[t];
+      if_(first + t < p.tokens) {
+        const Val<Index> at = (first + t) * p.rows + row;
+        p.y[at] = p.residual ? (*p.residual)[at] + sum : sum;
+      }
+    }
+  }
+}
+
 /// y[t, r] = residual[t, r] + sum_c w[r, c] * x[t, c]       x: [tokens, cols], y, residual: [tokens, rows]
 /// w: a prepacked matrix [rows, cols]; x_sums: BlockSums of x, for codecs with minimums.
 ///

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gguf/matmul.h"
 #include "gguf/prepacked_fixture.h"
 #include "iron/error.h"
 #include "registry.h"
@@ -80,20 +81,10 @@ void GgufMatmulInt8::operator()() const {
       if (minimum) acc[t] = fma(*m, (*x_sums)[at], acc[t]);
     }
   }
-  if_(row < rows) {
-    for (u32 t = 0; t < block_tokens; ++t) {
-      const Val<f32> sum = acc[t];
-      if_(first + t < tokens) {
-        const Val<Index> at = (first + t) * rows + row;
-        y[at] = residual ? (*residual)[at] + sum : sum;
-      }
-    }
-  }
+  store_products(*this, acc, row, first);
 }
 
 namespace {
-constexpr GgufType types[] = {GgufType::q4_0, GgufType::q4_1, GgufType::q5_0, GgufType::q5_1, GgufType::q8_0};
-
 // Activations are codes and scales from the start, so that the oracle has the same numbers.
 Case product(Gen& g, GgufType type, u32 block_tokens, GgufShape s, bool add) {
   const PrepackedMatrix m = random_prepacked_matrix(g, type, s.rows, s.cols);
@@ -208,7 +199,7 @@ void register_gguf_int8(Registry& r) {
     q.test(judged + ", the last threadgroup short", exact_match,
            [=]<class T>(Gen& g) { return quantised(g, 32 * 19, judged); });
   q.bench("1M", [=]<class T>(Gen& g) { return quantised(g, 1 << 20, "q"); });
-  for (const GgufType type : types) {
+  for (const GgufType type : GgufCodec::types) {
     const std::string name(quant::gguf_format(type).name), suffix = lower(name);
     register_products(r, type, 1, "gguf_qmv_int8_" + suffix,
                       "Matrix-vector product of a prepacked " + name + " matrix with activations of 8 bits.");
