@@ -26,22 +26,26 @@ namespace {
 
 using runtime::cuda::OfflineJob;
 
-// Kernels whose spills are known, by the start of their names, each with its reason; an entry that no longer spills is
-// an error, so the list shrinks.
+// Kernels whose spills are known, by the start of their names; those that spill more, or that no longer spill, are
+// errors, so the list shrinks.
 struct KnownSpill {
-  std::string_view kernel, arch, why;
+  std::string_view kernel;
+  int most_bytes;  ///< stored and loaded on sm_90a; other architectures, which --full adds, are held to the name alone
+  std::string_view why;
 };
 constexpr KnownSpill known_spills[] = {
-    {"iron_steel_gemm_", "", "accumulators of the software tile"},
-    {"iron_moe_gather_qmm_mma_", "", "accumulators of the software tile"},
-    {"iron_fp4_qmm_mma_", "", "40 bytes: as qmm_mma_m16"},
-    {"iron_fp8_e4m3_qmm_mma_", "", "40 bytes: as qmm_mma_m16"},
-    {"iron_sdpa_prefill_", "", "queries and sums of a head in registers, written for every device"},
-    {"iron_sdpa_decode_batched_q2_", "", "two queries of a head a thread, written for every device"},
-    {"iron_sdpa_vector_d192_", "", "six values a lane for queries, keys and sums each"},
-    {"iron_rms_norm_qgemv_fast_", "", "8 bytes at the 72 registers that the threadgroup leaves"},
-    {"iron_moe_down_swiglu_accum_int4_chain8_", "", "24 bytes at the 72 registers that the threadgroup leaves"},
-    {"iron_qmm_mma_m16_", "", "16 bytes: the f32 tile of a threadgroup that leaves 56 registers a thread"},
+    {"iron_steel_gemm_", 80, "accumulators of the software tile"},
+    {"iron_moe_gather_qmm_mma_", 88, "accumulators of the software tile"},
+    {"iron_qmm_mma_m16_", 16, "the f32 tile of a threadgroup that leaves 56 registers a thread"},
+    {"iron_fp4_qmm_mma_", 40, "not looked into: 48 registers a thread"},
+    {"iron_fp8_e4m3_qmm_mma_", 40, "not looked into: 48 registers a thread"},
+    {"iron_sdpa_prefill_mma_", 24, "not looked into: 168 registers a thread"},
+    {"iron_sdpa_prefill_nax_d256_", 1216, "one simdgroup holds 16 x 256 sums: 128 values a lane beside its operands"},
+    {"iron_sdpa_prefill_nax_", 48, "not looked into: 128 and 168 registers a thread"},
+    {"iron_sdpa_decode_batched_q2_", 420, "1,024 threads leave 64 registers for two queries' values"},
+    {"iron_sdpa_vector_d192_", 56, "1,024 threads leave 64 registers for six values of query, key and sum"},
+    {"iron_rms_norm_qgemv_fast_", 8, "not looked into: 72 registers a thread"},
+    {"iron_moe_down_swiglu_accum_int4_chain8_", 24, "not looked into: 72 registers a thread"},
 };
 
 struct Options {
@@ -170,13 +174,13 @@ int run(const Options& o) {
     }
     most_registers = std::max(most_registers, static_cast<std::size_t>(r.report.registers));
     const int spills = r.report.spill_store_bytes + r.report.spill_load_bytes;
-    const bool known = std::any_of(std::begin(known_spills), std::end(known_spills), [&](const KnownSpill& k) {
-      return jobs[i].name.starts_with(k.kernel) && (k.arch.empty() || k.arch == jobs[i].arch);
-    });
-    if (spills > 0) spilled.insert(jobs[i].name + " " + jobs[i].arch);
-    if (spills > 0 && known)
-      fmt::print("known: {}: {} registers, {} bytes of spills\n", name, r.report.registers, spills);
-    if (spills > 0 && !known) {
+    const auto* known = std::find_if(std::begin(known_spills), std::end(known_spills),
+                                     [&](const KnownSpill& k) { return jobs[i].name.starts_with(k.kernel); });
+    const bool allowed = known != std::end(known_spills) && (jobs[i].arch != "sm_90a" || spills <= known->most_bytes);
+    if (spills > 0) spilled.insert(jobs[i].name);
+    if (spills > 0 && allowed)
+      fmt::print("known: {}: {} registers, {} bytes of spills: {}\n", name, r.report.registers, spills, known->why);
+    if (spills > 0 && !allowed) {
       fail(name, fmt::format("{} registers, {} bytes of spills", r.report.registers, spills));
       continue;
     }
@@ -184,7 +188,7 @@ int run(const Options& o) {
   }
   // A list that names what no longer spills would hide the next one.
   for (const auto& k : known_spills)
-    if (o.match.empty() && (k.arch.empty() || std::count(o.archs.begin(), o.archs.end(), k.arch)) &&
+    if (o.match.empty() &&
         std::none_of(spilled.begin(), spilled.end(), [&](const std::string& s) { return s.starts_with(k.kernel); }))
       fail(std::string(k.kernel), "is listed as spilling and does not");
   std::string archs;
