@@ -117,7 +117,8 @@ struct AttentionTma {
             const auto out_of_reach =
                 spec.causal ? key > s.row() + mine : key >= Val<Index>(seq) - (at.blocks - 1u) * spec.keys;
             const f32 none = -std::numeric_limits<f32>::infinity();
-            p = cast<T>(soft(where(out_of_reach, none, s.value())));
+            const auto e = soft(where(out_of_reach, none, s.value()));
+            p = cast<T>(e);
           }
           for ([[maybe_unused]] auto i : range(1u, at.blocks)) {
             turn.enter(role);

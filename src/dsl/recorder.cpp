@@ -98,6 +98,9 @@ struct Recording::State {
     }
     if (ir::pinned(kernel, id) && ir::info(code).has(~static_cast<u32>(ir::Reads | ir::ReadsSlot)))
       ++epoch;  // reads commute
+    // Fragments keep the order in which they are made. What an operator makes of a scalar or of rows follows its
+    // operands.
+    if (ir::fragment_op(kernel, id) && code != Opcode::FragSplat && code != Opcode::FragSpread) ++epoch;
     stamp(id);
     return id;
   }

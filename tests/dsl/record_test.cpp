@@ -3,6 +3,7 @@
 
 #include "ir/text.h"
 #include "iron/dsl.h"
+#include "iron/hopper.h"
 
 namespace iron {
 namespace {
@@ -248,6 +249,31 @@ struct TooLarge {
   Out<u8> y;
   void operator()() const { y[0] = 256; }
 };
+// Which of the two fragments is made first is the C++ compiler's choice.
+struct UnorderedFragments {
+  Out<f32> y;
+  static constexpr int fault = __LINE__ + 3;
+  void operator()() const {
+    const Acc<f32> sums{64, 64};
+    const auto above = sums.col() > sums.row();
+    (void)above;
+    y[0] = 1.0f;
+  }
+};
+struct OrderedFragments {
+  Out<f32> y;
+  void operator()() const {
+    const Acc<f32> sums{64, 64};
+    const auto column = sums.col(), row = sums.row();
+    const auto above = column > row + 1u;
+    (void)above;
+    y[0] = 1.0f;
+  }
+};
+TEST(Record, FragmentsOfOneExpressionHaveNames) {
+  EXPECT_EQ(refusal(unbound<UnorderedFragments>()), "DSL02 line " + std::to_string(UnorderedFragments::fault));
+  EXPECT_EQ(refusal(unbound<OrderedFragments>()), "accepted");
+}
 TEST(Record, RefusalsNameTheAuthorsLine) {
   EXPECT_EQ(refusal(unbound<Ordered>()), "DSL02 line " + std::to_string(Ordered::fault));
   EXPECT_EQ(refusal(unbound<Escapes>()).substr(0, 5), "DSL01");

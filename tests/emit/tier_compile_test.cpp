@@ -121,14 +121,16 @@ struct SettledInALoop {
           const auto s = in.wait();
           product.mma(tile[s], tile[s].t(), false);
           settle(0);
-          sum.set(sum.value() + product.value() * f);
+          const auto scaled = product.value() * f;
+          sum.set(scaled + sum.value());
           in.release();
         }
         const auto s = in.wait();
         product.mma(tile[s], tile[s].t(), false);
         for ([[maybe_unused]] auto i : range(trips)) {
           settle(0);
-          sum.set(sum.value() * f + product.value() * f);
+          const auto scaled = sum.value() * f, added = product.value() * f;
+          sum.set(scaled + added);
         }
         settle(0);
         in.release();

@@ -69,7 +69,8 @@ struct Halves {
           from_x.release();
           const auto stage = so[wg];
           reclaim(stage);
-          put(stage, cast<f16>(is(Fault::fragment_set) ? sum.value() : sum.value() + two.value()));
+          const auto first = sum.value();
+          put(stage, cast<f16>(is(Fault::fragment_set) ? first : first + two.value()));
           o.store(stage, {wg * 64u, b * 64u});
           half = cast<f16>(one.value() + 0.5f);
           if (is(Fault::uneven_barrier)) {

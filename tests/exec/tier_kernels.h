@@ -137,7 +137,8 @@ struct Attention {
             fix = exp2(top.value() - most);
             top = most;
             const Frag<f32> e = exp2(x - most);
-            sum = fold_sum(e, sum.value() * fix.value());
+            const Rows<f32> shrink = fix.value();
+            sum = fold_sum(e, sum.value() * shrink);
             return e;
           };
           out.clear();
@@ -146,7 +147,8 @@ struct Attention {
           turn.leave(role);
           settle(0);
           rk.release();
-          p = cast<f16>(soft(s.value()));
+          const Frag<f32> first = soft(s.value());
+          p = cast<f16>(first);
           for (auto i : range(1u, blocks)) {
             (void)i;
             turn.enter(role);
@@ -164,7 +166,8 @@ struct Attention {
           out.mma(p, sv[rv.wait()]);
           settle(0);
           rv.release();
-          put(block, cast<f16>(out.value() * recip(quad_sum(sum))));
+          const Rows<f32> per_row = recip(quad_sum(sum));
+          put(block, cast<f16>(out.value() * per_row));
           o.store(block, {0u, t * bm + mine});
           reclaim(block);
           rq.release();

@@ -2,6 +2,9 @@
 // mixes fragments, rows and scalars.
 #pragma once
 
+#include <type_traits>
+#include <utility>
+
 #include "iron/dsl/hopper/view.h"
 
 namespace iron {
@@ -58,7 +61,7 @@ class FragVar {
         slot_(detail::slot_new(ir::Type::frag(dtype_of<T>, static_cast<u16>(rows), static_cast<u16>(cols)), loc)),
         loc_(loc) {}
   FragVar(const FragVar&) = delete;
-  void operator=(const Frag<T>& v) { detail::slot_store(slot_, {v.id(), false}, v.loc()); }
+  void operator=(const Frag<T>& v) { detail::slot_store(slot_, {v.id()}, v.loc()); }
   Frag<T> value() const { return Frag<T>(id(), rows_, cols_, loc_); }
   detail::Id id() const { return detail::slot_load(slot_, loc_); }
   ir::Type type() const { return ir::Type::frag(dtype_of<T>, static_cast<u16>(rows_), static_cast<u16>(cols_)); }
@@ -99,9 +102,9 @@ class RowsVar {
 
 namespace detail {
 template <class X>
-concept FragLike = requires { typename X::frag_element; };
+concept FragLike = requires { typename std::remove_cvref_t<X>::frag_element; };
 template <class X>
-concept RowsLike = requires { typename X::rows_element; };
+concept RowsLike = requires { typename std::remove_cvref_t<X>::rows_element; };
 template <class X>
 concept Spread = FragLike<X> || RowsLike<X>;
 
@@ -109,11 +112,11 @@ template <class X>
 struct SpreadElement {};
 template <FragLike X>
 struct SpreadElement<X> {
-  using type = typename X::frag_element;
+  using type = typename std::remove_cvref_t<X>::frag_element;
 };
 template <RowsLike X>
 struct SpreadElement<X> {
-  using type = typename X::rows_element;
+  using type = typename std::remove_cvref_t<X>::rows_element;
 };
 // The element type that the operands share: that of the first one that is spread.
 template <class A, class... Rest>
@@ -123,18 +126,23 @@ struct ElementOf<A, Rest...> {
   using type = typename SpreadElement<A>::type;
 };
 
+/// A fragment or rows as an operand: a temporary has no name.
+template <Spread X>
+Arg spread_arg(X&& x) {
+  return {x.id(), !std::is_lvalue_reference_v<X>};
+}
 /// An operand in the shape of the op: rows spread over their fragment, scalars over either.
 template <class T, class X>
-Arg spread_to(ir::Type shape, const X& x, Loc loc) {
+Arg spread_to(ir::Type shape, X&& x, Loc loc) {
   const ir::Type type = shape.with_elem(dtype_of<T>);
   if constexpr (FragLike<X>) {
-    return {x.id()};
+    return spread_arg(std::forward<X>(x));
   } else if constexpr (RowsLike<X>) {
-    if (!shape.is_frag()) return {x.id()};
-    return {emit(Opcode::FragSpread, loc, {{x.id()}}, 0, type)};
+    const Arg rows = spread_arg(std::forward<X>(x));
+    return shape.is_frag() ? Arg{emit(Opcode::FragSpread, loc, {rows}, 0, type)} : rows;
   } else {
-    const Use<T> u(x, loc);
-    return {emit(Opcode::FragSplat, loc, {{u.arg.id}}, 0, type)};
+    const Use<T> u(std::forward<X>(x), loc);
+    return {emit(Opcode::FragSplat, loc, {u.arg}, 0, type)};
   }
 }
 template <class A, class... Rest>
@@ -164,34 +172,36 @@ auto spread_result(Id id, ir::Type shape, Loc loc) {
 }
 /// An elementwise op with result elements R.
 template <class R, class... X>
-auto spread_op(Opcode code, const X&... x) {
+auto spread_op(Opcode code, X&&... x) {
   using T = typename ElementOf<X...>::type;
   const ir::Type shape = shape_of(x...);
   const Loc loc = loc_of(x...);
-  const std::array<Arg, sizeof...(X)> args{spread_to<T>(shape, x, loc)...};
+  const std::array<Arg, sizeof...(X)> args{spread_to<T>(shape, std::forward<X>(x), loc)...};
   return spread_result<(FragLike<X> || ...), R>(emit(code, loc, args), shape, loc);
 }
 template <class... X>
 using spread_element = typename ElementOf<X...>::type;
 }  // namespace detail
 
-#define IRON_SPREAD_BINARY(symbol, Code)                                                \
-  template <class A, class B>                                                           \
-    requires(detail::Spread<A> || detail::Spread<B>)                                    \
-  auto operator symbol(const A& a, const B& b) {                                        \
-    return detail::spread_op<detail::spread_element<A, B>>(detail::Opcode::Code, a, b); \
+#define IRON_SPREAD_BINARY(symbol, Code)                                                             \
+  template <class A, class B>                                                                        \
+    requires(detail::Spread<A> || detail::Spread<B>)                                                 \
+  auto operator symbol(A&& a, B&& b) {                                                               \
+    return detail::spread_op<detail::spread_element<A, B>>(detail::Opcode::Code, std::forward<A>(a), \
+                                                           std::forward<B>(b));                      \
   }
-#define IRON_SPREAD_COMPARE(symbol, Code)                       \
-  template <class A, class B>                                   \
-    requires(detail::Spread<A> || detail::Spread<B>)            \
-  auto operator symbol(const A& a, const B& b) {                \
-    return detail::spread_op<bool>(detail::Opcode::Code, a, b); \
+#define IRON_SPREAD_COMPARE(symbol, Code)                                                         \
+  template <class A, class B>                                                                     \
+    requires(detail::Spread<A> || detail::Spread<B>)                                              \
+  auto operator symbol(A&& a, B&& b) {                                                            \
+    return detail::spread_op<bool>(detail::Opcode::Code, std::forward<A>(a), std::forward<B>(b)); \
   }
-#define IRON_SPREAD_FUNCTION(name, Code)                                                      \
-  template <class A, class... B>                                                              \
-    requires(detail::Spread<A> || (detail::Spread<B> || ...))                                 \
-  auto name(const A& a, const B&... b) {                                                      \
-    return detail::spread_op<detail::spread_element<A, B...>>(detail::Opcode::Code, a, b...); \
+#define IRON_SPREAD_FUNCTION(name, Code)                                                                \
+  template <class A, class... B>                                                                        \
+    requires(detail::Spread<A> || (detail::Spread<B> || ...))                                           \
+  auto name(A&& a, B&&... b) {                                                                          \
+    return detail::spread_op<detail::spread_element<A, B...>>(detail::Opcode::Code, std::forward<A>(a), \
+                                                              std::forward<B>(b)...);                   \
   }
 IRON_SPREAD_BINARY(+, Add)
 IRON_SPREAD_BINARY(-, Sub)
@@ -216,34 +226,37 @@ IRON_SPREAD_FUNCTION(fast_recip, FastRecip)
 #undef IRON_SPREAD_FUNCTION
 
 template <detail::Spread X>
-auto operator-(const X& x) {
-  return detail::spread_op<detail::spread_element<X>>(detail::Opcode::Neg, x);
+auto operator-(X&& x) {
+  return detail::spread_op<detail::spread_element<X>>(detail::Opcode::Neg, std::forward<X>(x));
 }
 
 /// a where the condition holds, else b.
 template <detail::Spread C, class A, class B>
-auto where(const C& condition, const A& a, const B& b) {
+auto where(C&& condition, A&& a, B&& b) {
   using T = detail::spread_element<A, B>;
   const ir::Type shape = condition.type();
   const detail::Loc loc = condition.loc();
-  const detail::Arg args[] = {
-      {condition.id()}, detail::spread_to<T>(shape, a, loc), detail::spread_to<T>(shape, b, loc)};
+  const detail::Arg args[] = {detail::spread_arg(std::forward<C>(condition)),
+                              detail::spread_to<T>(shape, std::forward<A>(a), loc),
+                              detail::spread_to<T>(shape, std::forward<B>(b), loc)};
   return detail::spread_result<detail::FragLike<C>, T>(detail::emit(detail::Opcode::Select, loc, args), shape, loc);
 }
 /// Numeric conversion, element by element.
 template <DeviceType To, detail::Spread X>
-auto cast(const X& x, detail::Loc loc = detail::Loc::here()) {
+auto cast(X&& x, detail::Loc loc = detail::Loc::here()) {
   const ir::Type type = x.type().with_elem(dtype_of<To>);
-  return detail::spread_result<detail::FragLike<X>, To>(detail::emit(detail::Opcode::Cast, loc, {{x.id()}}, 0, type),
-                                                        type, loc);
+  return detail::spread_result<detail::FragLike<X>, To>(
+      detail::emit(detail::Opcode::Cast, loc, {detail::spread_arg(std::forward<X>(x))}, 0, type), type, loc);
 }
 
 /// Folds each row onto a value: the part of it that a thread holds, columns ascending.
-#define IRON_FOLD(name, Kind)                                                                                     \
-  template <detail::FragLike F, detail::RowsLike R>                                                               \
-  Rows<detail::spread_element<F>> name(const F& f, const R& onto, detail::Loc loc = detail::Loc::here()) {        \
-    return {detail::emit(detail::Opcode::FragFold, loc, {{f.id()}, {onto.id()}}, ir::pack(ir::ReduceKind::Kind)), \
-            f.type().rows, loc};                                                                                  \
+#define IRON_FOLD(name, Kind)                                                                                       \
+  template <detail::FragLike F, detail::RowsLike R>                                                                 \
+  auto name(F&& f, R&& onto, detail::Loc loc = detail::Loc::here()) {                                               \
+    const u32 rows = f.type().rows;                                                                                 \
+    const detail::Arg args[] = {detail::spread_arg(std::forward<F>(f)), detail::spread_arg(std::forward<R>(onto))}; \
+    return Rows<detail::spread_element<F>>(                                                                         \
+        detail::emit(detail::Opcode::FragFold, loc, args, ir::pack(ir::ReduceKind::Kind)), rows, loc);              \
   }
 IRON_FOLD(fold_sum, sum)
 IRON_FOLD(fold_max, max)
