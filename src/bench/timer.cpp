@@ -16,6 +16,16 @@ namespace iron::bench {
 
 using Clock = std::chrono::steady_clock;
 
+u64 buffer_bytes(const Case& c) {
+  std::map<const void*, u64> seen;
+  for (const auto& s : c.steps)
+    for (const auto& a : s.args)
+      if (!a.scalar) seen[a.buffer.data] = std::max(seen[a.buffer.data], a.buffer.bytes);
+  u64 total = 0;
+  for (const auto& [data, bytes] : seen) total += bytes;
+  return total;
+}
+
 namespace {
 
 f64 since(Clock::time_point start) { return std::chrono::duration<f64>(Clock::now() - start).count(); }
@@ -29,16 +39,6 @@ std::string receipt_id(const runtime::Backend& backend, const Case& c) {
     for (const auto& a : s.args) text += fmt::format("|{}:{}:{}", a.name, a.buffer.bytes, a.scalar ? a.bits : 0);
   }
   return hash128(text).hex();
-}
-
-u64 buffer_bytes(const Case& c) {
-  std::map<const void*, u64> seen;
-  for (const auto& s : c.steps)
-    for (const auto& a : s.args)
-      if (!a.scalar) seen[a.buffer.data] = std::max(seen[a.buffer.data], a.buffer.bytes);
-  u64 total = 0;
-  for (const auto& [data, bytes] : seen) total += bytes;
-  return total;
 }
 
 // The least that a kernel may do: one store a lane of one simdgroup.

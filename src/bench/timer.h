@@ -15,6 +15,9 @@
 
 namespace iron::bench {
 
+/// Bytes of the buffers that a case touches, each counted once: what it moves at the least where it states nothing.
+u64 buffer_bytes(const Case& c);
+
 /// P2: proof that these kernels gave right results on this backend, at this shape, in this process. Only verify() makes
 /// one, and measure() takes nothing else.
 class Receipt {

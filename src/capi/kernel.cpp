@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "capi/handles.h"
+#include "ir/float_bits.h"
 #include "runtime/backend.h"
 
 namespace iron::capi {
@@ -59,22 +60,9 @@ std::string parameter_list(const iron_kernel& k) {
                           dtype_name(p.ops->dtype)));
 }
 
-u64 bits_of_real(DType type, f64 v) {
-  switch (type) {
-    case DType::f16:
-      return f64_to_f16_bits(v);
-    case DType::bf16:
-      return f64_to_bf16_bits(v);
-    case DType::f32:
-      return detail::bits_of(static_cast<f32>(v));
-    default:
-      return detail::bits_of(v);
-  }
-}
-
 u64 scalar_bits(const iron_kernel& k, const detail::NamedField& p, const iron_argument& a) {
   const DType type = p.ops->dtype;
-  if (is_float(type)) return bits_of_real(type, a.kind == IRON_ARGUMENT_REAL ? a.real : static_cast<f64>(a.integer));
+  if (is_float(type)) return ir::float_bits(type, a.kind == IRON_ARGUMENT_REAL ? a.real : static_cast<f64>(a.integer));
   if (a.kind == IRON_ARGUMENT_REAL)
     throw Fault(IRON_WRONG_TYPE, "C11",
                 fmt::format("scalar {} of {} is a whole number ({}), not the real {}", p.name, k.entry->full_name(),

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "iron/error.h"
+
 namespace iron {
 
 /// A shared library opened by the first candidate name that loads. Closed on destruction.
@@ -26,5 +28,17 @@ class DynamicLibrary {
   void* handle_ = nullptr;
   std::string path_;
 };
+
+/// Whether Library::get(), which opens a library on its first call, succeeds; else `why` receives its reason.
+template <class Library>
+bool opens(std::string* why) {
+  try {
+    Library::get();
+    return true;
+  } catch (const Error& e) {
+    if (why) *why = e.what();
+    return false;
+  }
+}
 
 }  // namespace iron

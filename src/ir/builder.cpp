@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/float_bits.h"
 #include "ir/text.h"
 #include "ir/tier.h"
 
@@ -176,18 +177,8 @@ OpId Builder::op(Opcode code, Type stated, std::span<const OpId> operands, u64 i
 OpId Builder::constant(Type type, u64 bits) { return place(kernel_->create(Opcode::Const, type, {}, bits, loc_)); }
 
 OpId Builder::const_float(DType elem, f64 value) {
-  switch (elem) {
-    case DType::f16:
-      return constant(Type::value(elem), f64_to_f16_bits(value));
-    case DType::bf16:
-      return constant(Type::value(elem), f64_to_bf16_bits(value));
-    case DType::f32:
-      return constant(Type::value(elem), std::bit_cast<u32>(static_cast<f32>(value)));
-    case DType::f64:
-      return constant(Type::value(elem), std::bit_cast<u64>(value));
-    default:
-      throw Error("IR0101", fmt::format("a float constant cannot be {}", dtype_name(elem)));
-  }
+  if (!is_float(elem)) throw Error("IR0101", fmt::format("a float constant cannot be {}", dtype_name(elem)));
+  return constant(Type::value(elem), float_bits(elem, value));
 }
 
 OpId Builder::for_(OpId start, OpId end, OpId step, std::span<const OpId> init, UntilImm until) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ir/eval.h"
+#include "ir/float_bits.h"
 
 namespace iron::passes {
 
@@ -31,19 +32,7 @@ u32 class_of(DType t) {
 
 u64 literal_bits(std::string_view literal, DType elem) {
   const std::string text(literal);
-  const f64 value = std::strtod(text.c_str(), nullptr);
-  switch (elem) {
-    case DType::f64:
-      return std::bit_cast<u64>(value);
-    case DType::f32:
-      return std::bit_cast<u32>(static_cast<f32>(value));
-    case DType::f16:
-      return f64_to_f16_bits(value);
-    case DType::bf16:
-      return f64_to_bf16_bits(value);
-    default:
-      break;
-  }
+  if (is_float(elem)) return float_bits(elem, std::strtod(text.c_str(), nullptr));
   const u64 bits = static_cast<u64>(std::strtoll(text.c_str(), nullptr, 10));
   const u32 width = dtype_bits(elem);
   return width < 64 ? bits & ((u64{1} << width) - 1) : bits;

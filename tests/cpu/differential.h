@@ -10,6 +10,7 @@
 #include "cpu/jit.h"
 #include "cpu/scratch.h"
 #include "exec/exec.h"
+#include "ir/float_bits.h"
 #include "ir/text.h"
 
 namespace iron::cpu::test {
@@ -49,18 +50,7 @@ inline bool same_element(DType elem, const u8* a, const u8* b) {
   const auto is_nan = [&](const u8* p) {
     u64 bits = 0;
     std::memcpy(&bits, p, dtype_size(elem));
-    switch (elem) {
-      case DType::f16:
-        return (bits & 0x7fff) > 0x7c00;
-      case DType::bf16:
-        return (bits & 0x7fff) > 0x7f80;
-      case DType::f32:
-        return (bits & 0x7fffffff) > 0x7f800000;
-      case DType::f64:
-        return (bits & 0x7fffffffffffffffull) > 0x7ff0000000000000ull;
-      default:
-        return false;
-    }
+    return ir::is_nan(elem, bits);
   };
   return is_nan(a) && is_nan(b);  // NaNs are one class
 }

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "ir/float_bits.h"
 #include "ir/text.h"
 #include "random.h"
 
@@ -18,41 +19,13 @@ u64 hash(std::string_view text) {
   return h;
 }
 
-u64 float_bits(DType t, f64 v) {
-  switch (t) {
-    case DType::f16:
-      return f64_to_f16_bits(v);
-    case DType::bf16:
-      return f64_to_bf16_bits(v);
-    case DType::f32:
-      return std::bit_cast<u32>(static_cast<f32>(v));
-    default:
-      return std::bit_cast<u64>(v);
-  }
-}
-
 u64 element(DType t, Random& random) {
   const u64 how = random.below(16), raw = random.next();
   if (t == DType::boolean) return raw & 1;
   if (how == 0) return random.pick(interesting(t));
   if (!is_float(t)) return how < 6 ? raw % 32 : raw;
   const f64 unit = static_cast<f64>(static_cast<i64>(raw >> 11)) * 0x1p-52 - 1.0;
-  return float_bits(t, how < 12 ? unit * 4 : unit * 200);
-}
-
-bool is_nan(DType t, u64 bits) {
-  switch (t) {
-    case DType::f16:
-      return (bits & 0x7fff) > 0x7c00;
-    case DType::bf16:
-      return (bits & 0x7fff) > 0x7f80;
-    case DType::f32:
-      return (bits & 0x7fffffff) > 0x7f800000;
-    case DType::f64:
-      return (bits & 0x7fffffffffffffffu) > 0x7ff0000000000000u;
-    default:
-      return false;
-  }
+  return ir::float_bits(t, how < 12 ? unit * 4 : unit * 200);
 }
 
 std::vector<u64> make_interesting(DType t) {
@@ -62,7 +35,7 @@ std::vector<u64> make_interesting(DType t) {
     constexpr f64 inf = std::numeric_limits<f64>::infinity();
     for (const f64 v : {0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, 0.1, 1e-3, 1e4, -1e5, 1e-30, 2147483648.0, -0.75, inf,
                         -inf, std::numeric_limits<f64>::quiet_NaN()})
-      out.push_back(float_bits(t, v));
+      out.push_back(ir::float_bits(t, v));
     out.push_back(1);  // the smallest denormal
     return out;
   }
@@ -126,7 +99,7 @@ std::string difference(const ir::Kernel& k, const Subject& s, const Memory& a, c
       u64 x = 0, y = 0;
       std::memcpy(&x, a.bytes(i) + at, size);
       std::memcpy(&y, b.bytes(i) + at, size);
-      if (x != y && !(is_nan(p.elem, x) && is_nan(p.elem, y)))
+      if (x != y && !(ir::is_nan(p.elem, x) && ir::is_nan(p.elem, y)))
         return fmt::format("{}[{}] is {:#x}, it must be {:#x}", p.name, at / size, y, x);
     }
   }

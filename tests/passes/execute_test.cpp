@@ -12,6 +12,7 @@
 #include <set>
 
 #include "exec/exec.h"
+#include "ir/float_bits.h"
 #include "ir/text.h"
 #include "passes/pipeline.h"
 
@@ -39,20 +40,8 @@ struct Outcome {
 
 u64 random_element(DType t, std::mt19937_64& random) {
   const f64 v = static_cast<f64>(static_cast<i64>(random() % 4001) - 2000) / 1000.0;
-  switch (t) {
-    case DType::f16:
-      return f64_to_f16_bits(v);
-    case DType::bf16:
-      return f64_to_bf16_bits(v);
-    case DType::f32:
-      return std::bit_cast<u32>(static_cast<f32>(v));
-    case DType::f64:
-      return std::bit_cast<u64>(v);
-    case DType::boolean:
-      return random() & 1;
-    default:
-      return random();
-  }
+  if (is_float(t)) return ir::float_bits(t, v);
+  return t == DType::boolean ? random() & 1 : random();
 }
 
 Outcome execute(const Kernel& k, u64 seed) {
@@ -90,18 +79,7 @@ Outcome execute(const Kernel& k, u64 seed) {
 f64 number(DType t, const u8* at) {
   u64 bits = 0;
   std::memcpy(&bits, at, dtype_size(t));
-  switch (t) {
-    case DType::f16:
-      return f64{f16_bits_to_f32(static_cast<u16>(bits))};
-    case DType::bf16:
-      return f64{static_cast<f32>(bf16::from_bits(static_cast<u16>(bits)))};
-    case DType::f32:
-      return f64{std::bit_cast<f32>(static_cast<u32>(bits))};
-    case DType::f64:
-      return std::bit_cast<f64>(bits);
-    default:
-      return 0;
-  }
+  return is_float(t) ? ir::float_value(t, bits) : 0;
 }
 
 // Where two outcomes differ by more than the policy allows, in words.

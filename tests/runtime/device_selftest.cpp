@@ -12,6 +12,7 @@
 
 #include "../emit/op_matrix.h"
 #include "exec/exec.h"
+#include "ir/float_bits.h"
 #include "ir/text.h"
 #include "runtime/cuda/compile.h"
 #include "runtime/cuda/device.h"
@@ -70,31 +71,7 @@ u64 draw(DType t, u64 i, Random& random) {
   if (i % 4 == 1) return r & ones;
   // Ordinary numbers around one: halves, thirds, signs.
   const f64 v = (static_cast<f64>(static_cast<i64>(r)) / 9.2e18) * (i % 4 == 2 ? 4.0 : 1000.0);
-  switch (t) {
-    case DType::f16:
-      return f64_to_f16_bits(v);
-    case DType::bf16:
-      return f64_to_bf16_bits(v);
-    case DType::f32:
-      return std::bit_cast<u32>(static_cast<f32>(v));
-    default:
-      return std::bit_cast<u64>(v);
-  }
-}
-
-bool is_nan_bits(DType t, u64 bits) {
-  switch (t) {
-    case DType::f16:
-      return (bits & 0x7fffu) > 0x7c00u;
-    case DType::bf16:
-      return (bits & 0x7fffu) > 0x7f80u;
-    case DType::f32:
-      return (bits & 0x7fffffffu) > 0x7f800000u;
-    case DType::f64:
-      return (bits & ~(u64{1} << 63)) > 0x7ff0000000000000ull;
-    default:
-      return false;
-  }
+  return ir::float_bits(t, v);
 }
 
 struct Buffers {
@@ -141,7 +118,7 @@ Verdict compare(const ir::Kernel& k, const Buffers& expected, const Buffers& got
       std::memcpy(&x, expected.data[p].data() + i * size, size);
       std::memcpy(&y, got.data[p].data() + i * size, size);
       ++checked;
-      if (x == y || (is_nan_bits(t, x) && is_nan_bits(t, y))) continue;  // NaNs are one class (R2)
+      if (x == y || (ir::is_nan(t, x) && ir::is_nan(t, y))) continue;  // NaNs are one class (R2)
       std::string operands;
       for (std::size_t q = 0; q < k.params.size(); ++q) {
         if (k.params[q].kind != ir::ParamKind::in) continue;

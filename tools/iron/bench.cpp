@@ -30,16 +30,6 @@ struct BenchOptions {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-u64 default_bytes(const Case& c) {
-  std::map<const void*, u64> seen;
-  for (const auto& s : c.steps)
-    for (const auto& a : s.args)
-      if (!a.scalar) seen[a.buffer.data] = std::max(seen[a.buffer.data], a.buffer.bytes);
-  u64 total = 0;
-  for (const auto& [data, bytes] : seen) total += bytes;
-  return total;
-}
-
 // A case that passed, with its proof: the first one is kept, to be timed again at the end.
 struct Proven {
   Made made;
@@ -191,7 +181,7 @@ class BenchRun {
     const Case& c = *proven.made.c;
     bench::Bench timer(*device_, c, *proven.receipt, timer_options());
     row.working_set = timer.working_set();
-    row.bytes = c.bytes_moved ? c.bytes_moved : default_bytes(c);
+    row.bytes = c.bytes_moved ? c.bytes_moved : bench::buffer_bytes(c);
     {
       const auto lock = exclusive();
       row.timing = timer.measure(lock);

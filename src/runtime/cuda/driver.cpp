@@ -36,15 +36,7 @@ const Driver& Driver::get() {
   return driver;
 }
 
-bool Driver::available(std::string* why) {
-  try {
-    get();
-    return true;
-  } catch (const Error& e) {
-    if (why) *why = e.what();
-    return false;
-  }
-}
+bool Driver::available(std::string* why) { return opens<Driver>(why); }
 
 void Driver::check(CUresult result, std::string_view what) const {
   if (result == 0) return;

@@ -110,15 +110,7 @@ const Nvrtc& Nvrtc::get() {
   return library;
 }
 
-bool Nvrtc::available(std::string* why) {
-  try {
-    get();
-    return true;
-  } catch (const Error& e) {
-    if (why) *why = e.what();
-    return false;
-  }
-}
+bool Nvrtc::available(std::string* why) { return opens<Nvrtc>(why); }
 
 namespace {
 std::string numbered(const std::string& text) {
