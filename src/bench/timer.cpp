@@ -68,8 +68,9 @@ struct LeastLaunch {
 
 }  // namespace
 
-std::variant<Receipt, runtime::Outcome> verify(runtime::Backend& backend, const Case& c, Tolerance tolerance) {
-  auto outcome = runtime::run_case(backend, c, tolerance);
+std::variant<Receipt, runtime::Outcome> verify(runtime::Backend& backend, const Case& c, Tolerance tolerance,
+                                               const Judge& judge) {
+  auto outcome = runtime::run_case(backend, c, tolerance, judge);
   if (!outcome.passed) return outcome;
   Receipt r;
   r.id_ = receipt_id(backend, c);

@@ -18,6 +18,9 @@ namespace iron::bench {
 /// Bytes of the buffers that a case touches, each counted once: what it moves at the least where it states nothing.
 u64 buffer_bytes(const Case& c);
 
+/// What decides about the outputs of a case that has run and been downloaded.
+using Judge = std::function<runtime::Outcome(const Case&)>;
+
 /// P2: proof that these kernels gave right results on this backend, at this shape, in this process. Only verify() makes
 /// one, and measure() takes nothing else.
 class Receipt {
@@ -26,15 +29,16 @@ class Receipt {
   f64 max_error() const { return outcome_.max_error; }
 
  private:
-  friend std::variant<Receipt, runtime::Outcome> verify(runtime::Backend&, const Case&, Tolerance);
+  friend std::variant<Receipt, runtime::Outcome> verify(runtime::Backend&, const Case&, Tolerance, const Judge&);
   friend class Bench;
   std::string id_;
   runtime::Outcome outcome_;
   Receipt() = default;
 };
 
-/// Runs the case and judges it whole: a receipt, or why there is none.
-std::variant<Receipt, runtime::Outcome> verify(runtime::Backend& backend, const Case& c, Tolerance tolerance);
+/// Runs the case and judges it whole: a receipt, or why there is none. Without `judge` by its own expectations.
+std::variant<Receipt, runtime::Outcome> verify(runtime::Backend& backend, const Case& c, Tolerance tolerance,
+                                               const Judge& judge = {});
 
 struct TimerOptions {
   u32 samples = 50, warmup = 20;

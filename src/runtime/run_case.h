@@ -1,6 +1,8 @@
 // Running a test case on a device and judging its outputs, whole.
 #pragma once
 
+#include <functional>
+
 #include "iron/library.h"
 #include "runtime/backend.h"
 
@@ -52,7 +54,8 @@ bool runs(const Backend& backend, const KernelEntry& kernel);
 /// fails.
 Outcome judge(const Case& c, Tolerance tolerance);
 
-/// Launches and judges; refusals become failed outcomes with the whole text.
-Outcome run_case(Backend& backend, const Case& c, Tolerance tolerance);
+/// Launches and judges, by `judge` where one is given; refusals become failed outcomes with the whole text.
+Outcome run_case(Backend& backend, const Case& c, Tolerance tolerance,
+                 const std::function<Outcome(const Case&)>& judge = {});
 
 }  // namespace iron::runtime

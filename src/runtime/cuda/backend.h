@@ -1,6 +1,7 @@
 // One NVIDIA GPU as a Backend: its own stream, the pool, and the streams and graphs beside.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -54,6 +55,14 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Graph> build_graph(std::vector<Launch> launches) override;
   double time_launches(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry,
                        std::span<const std::vector<LaunchArg>> rotating_args, u32 count) override;
+
+  /// From now on prepare() gives this kernel, compiled before for the device's architecture with options(), where it
+  /// would compile it.
+  void adopt(const ir::Kernel& optimised, Dim3 threads, CompiledKernel compiled);
+  /// How kernels are emitted for this device.
+  static emit::CudaOptions options() { return {.dependent_launch = true, .matrix = matrix_use()}; }
+  /// The device's place on the bus, "0000:18:00.0".
+  std::string pci() const;
 
   const Driver& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
@@ -118,6 +127,21 @@ class CudaGraph final : public Graph {
   CudaBackend& device_;
   std::vector<Launch> launches_;
   std::vector<CUgraphNode> nodes_;  ///< null for launches of no threadgroup
+  CUgraph graph_ = nullptr;
+  CUgraphExec replay_ = nullptr;
+};
+
+/// Work of any kind on one stream, recorded once to be replayed on the device's own stream.
+class Recorded {
+ public:
+  Recorded(CudaBackend& device, const std::function<void(CUstream)>& work);
+  ~Recorded();
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+  void replay() const;
+
+ private:
+  CudaBackend& device_;
   CUgraph graph_ = nullptr;
   CUgraphExec replay_ = nullptr;
 };

@@ -53,13 +53,19 @@ std::vector<std::string> tier_findings(const std::string& log) {
   return found;
 }
 
-CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch, const DiskCache* cache,
-                             const emit::CudaOptions& options) {
+CompiledKernel emit_kernel(const ir::Kernel& optimised, Dim3 threads, std::string_view arch,
+                           const emit::CudaOptions& options) {
   CompiledKernel out;
   const auto wide = passes::widen_items(optimised);
   out.items_per_thread = wide.items_per_thread;
   const ir::Kernel& lowered = wide.items_per_thread > 1 ? wide.kernel : optimised;
   out.source = emit::emit_cuda(lowered, threads, target::profile(arch), options);
+  return out;
+}
+
+CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch, const DiskCache* cache,
+                             const emit::CudaOptions& options) {
+  CompiledKernel out = emit_kernel(optimised, threads, arch, options);
   const Nvrtc& nvrtc = Nvrtc::get();
   const auto flags = nvrtc_options();
   std::string key =

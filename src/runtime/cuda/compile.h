@@ -31,7 +31,11 @@ std::vector<std::string> nvrtc_options();
 /// What IRON_CUDA_MMA says: "auto" (or unset), "software" or "required". Throws CUDA04 for another word.
 emit::MatrixUse matrix_use();
 
-/// Compiles for an architecture by its profile's name ("sm_90a"). `cache` may be null.
+/// Emits for an architecture by its profile's name ("sm_90a"): what is compiled, without a binary.
+CompiledKernel emit_kernel(const ir::Kernel& optimised, Dim3 threads, std::string_view arch,
+                           const emit::CudaOptions& options = {});
+
+/// Emits and compiles. `cache` may be null.
 CompiledKernel compile_cubin(const ir::Kernel& optimised, Dim3 threads, std::string_view arch,
                              const DiskCache* cache = nullptr, const emit::CudaOptions& options = {});
 

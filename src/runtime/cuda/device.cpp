@@ -98,16 +98,28 @@ void CudaBackend::fill(void* to, u8 byte, u64 bytes) {
 
 // --- kernels
 
+namespace {
+Hash128 prepared_key(const ir::Kernel& optimised, Dim3 threads) {
+  return hash128(fmt::format("{} {} {}\n{}", threads.x, threads.y, threads.z, ir::print(optimised)));
+}
+}  // namespace
+
 std::shared_ptr<Executable> CudaBackend::prepare(const ir::Kernel& optimised, Dim3 threads) {
   enter();
-  const Hash128 key = hash128(fmt::format("{} {} {}\n{}", threads.x, threads.y, threads.z, ir::print(optimised)));
+  const Hash128 key = prepared_key(optimised, threads);
   const std::lock_guard lock(mutex_);
   if (const auto it = prepared_.find(key); it != prepared_.end()) return it->second;
-  auto exe = std::make_shared<CudaExecutable>(driver_, optimised, threads,
-                                              compile_cubin(optimised, threads, info_.architecture, &cache_,
-                                                            {.dependent_launch = true, .matrix = matrix_use()}));
+  auto exe = std::make_shared<CudaExecutable>(
+      driver_, optimised, threads, compile_cubin(optimised, threads, info_.architecture, &cache_, options()));
   prepared_.emplace(key, exe);
   return exe;
+}
+
+void CudaBackend::adopt(const ir::Kernel& optimised, Dim3 threads, CompiledKernel compiled) {
+  enter();
+  auto exe = std::make_shared<CudaExecutable>(driver_, optimised, threads, std::move(compiled));
+  const std::lock_guard lock(mutex_);
+  prepared_.insert_or_assign(prepared_key(optimised, threads), std::move(exe));
 }
 
 const CudaExecutable& CudaBackend::own_kernel(const std::shared_ptr<Executable>& exe) {
@@ -200,6 +212,12 @@ double CudaBackend::time_launches(const std::shared_ptr<Executable>& exe, const 
 }
 
 // --- what the device is
+
+std::string CudaBackend::pci() const {
+  char text[32] = {};
+  driver_.check(driver_.DeviceGetPCIBusId(text, sizeof text - 1, device_), "reading a device's place");
+  return text;
+}
 
 void CudaBackend::describe(CUdevice device) {
   const auto value = [&](int which) {

@@ -60,6 +60,7 @@ struct Driver {
   F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                                \
   F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                       \
   F(DeviceTotalMem, "cuDeviceTotalMem_v2", (std::size_t*, CUdevice))                                         \
+  F(DeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char*, int, CUdevice))                                        \
   F(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                                    \
   F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                           \
   F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                            \

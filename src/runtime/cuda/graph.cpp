@@ -81,4 +81,35 @@ void CudaGraph::replay(CUstream stream) const {
   device_.driver().check(device_.driver().GraphLaunch(replay_, stream), "replaying a graph");
 }
 
+Recorded::Recorded(CudaBackend& device, const std::function<void(CUstream)>& work) : device_(device) {
+  device_.enter();
+  const auto& d = device_.driver();
+  CUstream stream = nullptr;
+  d.check(d.StreamCreate(&stream, 1), "creating a stream");
+  try {
+    d.check(d.StreamBeginCapture(stream, this_thread_only), "recording a graph");
+    work(stream);
+    d.check(d.StreamEndCapture(stream, &graph_), "recording a graph");
+    d.check(d.GraphInstantiate(&replay_, graph_, 0), "building a graph");
+    d.check(d.GraphUpload(replay_, device_.stream()), "uploading a graph");
+  } catch (...) {
+    CUgraph unfinished = nullptr;
+    if (!graph_) d.StreamEndCapture(stream, &unfinished);
+    for (CUgraph g : {graph_, unfinished})
+      if (g) d.GraphDestroy(g);
+    d.StreamDestroy(stream);
+    throw;
+  }
+  d.check(d.StreamDestroy(stream), "ending a stream");
+}
+
+Recorded::~Recorded() {
+  device_.driver().GraphExecDestroy(replay_);
+  device_.driver().GraphDestroy(graph_);
+}
+
+void Recorded::replay() const {
+  device_.driver().check(device_.driver().GraphLaunch(replay_, device_.stream()), "replaying a graph");
+}
+
 }  // namespace iron::runtime::cuda

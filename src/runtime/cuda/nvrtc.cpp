@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <mutex>
 
 #include "iron/error.h"
+#include "runtime/cuda/places.h"
 
 namespace iron::runtime::cuda {
 
@@ -35,43 +33,11 @@ struct Nvrtc::Api {
   const char* (*error_string)(Result);
 };
 
-namespace {
-// Where the library may lie, in order of preference.
-std::vector<std::string> candidates() {
-  namespace fs = std::filesystem;
-  if (const char* chosen = std::getenv("IRON_NVRTC"); chosen && *chosen) return {chosen};
-  std::vector<std::string> out{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  const auto add_folder = [&](const fs::path& folder) {
-    std::error_code ignored;
-    for (const char* file : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"})
-      if (fs::exists(folder / file, ignored)) out.push_back((folder / file).string());
-  };
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable); home && *home) add_folder(fs::path(home) / "lib64");
-  add_folder("/usr/local/cuda/lib64");
-  // pip's nvidia-cuda-nvrtc: .../python3.X/{site,dist}-packages/nvidia/{cuda_nvrtc,cu13}/lib
-  std::vector<fs::path> roots;
-  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
-    if (const char* env = std::getenv(variable); env && *env) roots.push_back(fs::path(env) / "lib");
-  if (const char* home = std::getenv("HOME"); home && *home) roots.push_back(fs::path(home) / ".local/lib");
-  for (const char* fixed : {"/usr/local/lib", "/usr/lib", "/opt/conda/lib"}) roots.emplace_back(fixed);
-  for (const auto& root : roots) {
-    std::error_code ignored;
-    std::vector<fs::path> pythons;
-    for (fs::directory_iterator it(root, ignored), end; !ignored && it != end; it.increment(ignored))
-      if (it->path().filename().string().starts_with("python3")) pythons.push_back(it->path());
-    std::sort(pythons.begin(), pythons.end());
-    for (const auto& python : pythons)
-      for (const char* packages : {"site-packages", "dist-packages"})
-        for (const char* package : {"cuda_nvrtc", "cu13"}) add_folder(python / packages / "nvidia" / package / "lib");
-  }
-  return out;
-}
-}  // namespace
-
 Nvrtc::Nvrtc() {
   std::string why;
-  const auto names = candidates();
+  static constexpr const char *files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+                              *packages[] = {"cuda_nvrtc", "cu13"};
+  const auto names = library_places("IRON_NVRTC", files, packages);
   library_ = DynamicLibrary::open(names, &why);
   if (!library_)
     throw Error(
