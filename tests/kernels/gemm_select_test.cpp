@@ -1,10 +1,16 @@
-// The choice of a GEMM blocking.
+// The choice of a GEMM blocking, and of a member of the family.
+#define IRON_NO_IF_MACRO  // the IR has functions of that name
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "analysis/contract.h"
 #include "gemm/gemm.h"
+#include "gemm/select.h"
 #include "iron/library.h"
+#include "runtime/compile.h"
+#include "runtime/cuda/tensor_map.h"
+#include "target/profile.h"
 
 namespace iron::kernels {
 namespace {
@@ -53,6 +59,186 @@ TEST(SteelGemmFor, RefusesEmptyProducts) {
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), "LIB03");
+  }
+}
+
+// --- the family's selector
+
+std::vector<std::string> features(const char* arch) {
+  std::vector<std::string> out;
+  for (const auto a : target::profile(arch).atoms.atoms()) out.emplace_back(target::name(a));
+  return out;
+}
+GemmProblem problem(u32 m, u32 n, u32 k, DType type = DType::bf16) {
+  return {.m = m, .n = n, .k = k, .input = type, .output = type};
+}
+std::string chosen(const GemmProblem& p, const char* arch = "sm_90a", u32 units = 132) {
+  return select_gemm(p, features(arch), units).entry->full_name();
+}
+std::string passed(const GemmSelection& s, std::string_view kernel) {
+  for (const auto& p : s.passed)
+    if (p.kernel == kernel) return p.why;
+  return "not passed over";
+}
+
+TEST(SelectGemm, HopperWhereTheDeviceAndTheRowsAllowIt) {
+  EXPECT_EQ(chosen(problem(4096, 4096, 4096)), "iron_gemm_tma_cluster2_bf16");
+  EXPECT_EQ(chosen(problem(4096, 4096, 4096, DType::f16)), "iron_gemm_tma_cluster2_f16");
+  EXPECT_EQ(chosen(problem(129, 8192, 8), "sm_90a", 1), "iron_gemm_tma_cluster2_bf16");
+  const auto one_row_of_tiles = select_gemm(problem(128, 8192, 8192), features("sm_90a"), 132);
+  EXPECT_EQ(one_row_of_tiles.entry->full_name(), "iron_gemm_tma_bf16");
+  EXPECT_EQ(one_row_of_tiles.member->rung, Rung::hopper);
+  EXPECT_NE(passed(one_row_of_tiles, "iron_gemm_tma_cluster2_bf16").find("128 rows"), std::string::npos);
+  GemmProblem bytes{.m = 4096, .n = 4096, .k = 4096, .input = DType::u8, .output = DType::bf16, .e4m3 = true};
+  EXPECT_EQ(chosen(bytes), "iron_gemm_tma_e4m3_cluster2_bf16");
+}
+
+TEST(SelectGemm, PortableOtherwiseAndSaysWhy) {
+  const auto old = select_gemm(problem(4096, 4096, 4096), features("sm_80"), 108);
+  EXPECT_EQ(old.entry->full_name(), "iron_gemm_bf16");
+  EXPECT_EQ(old.member->rung, Rung::portable);
+  EXPECT_NE(passed(old, "iron_gemm_tma_bf16").find("no roles"), std::string::npos);
+  const auto ragged = select_gemm(problem(4096, 4096, 4095), features("sm_90a"), 132);
+  EXPECT_EQ(ragged.entry->full_name(), "iron_gemm_bf16");
+  EXPECT_NE(passed(ragged, "iron_gemm_tma_bf16").find("8190 bytes"), std::string::npos);
+  const auto columns = select_gemm(problem(4096, 4100, 4096), features("sm_90a"), 132);
+  EXPECT_NE(passed(columns, "iron_gemm_tma_cluster2_bf16").find("rows of C have 8200 bytes"), std::string::npos);
+  auto shifted = problem(4096, 4096, 4096);
+  shifted.aligned = false;
+  EXPECT_EQ(chosen(shifted), "iron_gemm_bf16");
+  EXPECT_EQ(chosen(problem(4096, 4096, 4096, DType::f32)), "iron_gemm_f32");
+  for (const char* arch : {"generic", "sm_89", "sm_120a"})
+    EXPECT_EQ(chosen(problem(64, 64, 64), arch), "iron_gemm_bf16") << arch;
+}
+
+TEST(SelectGemm, OtherLayoutsAndSingleRows) {
+  EXPECT_EQ(chosen(problem(1, 8192, 8192)), "iron_gemv_bf16");
+  EXPECT_EQ(chosen(problem(1, 10240, 320)), "iron_gemv_warp_rows_bf16");
+  EXPECT_EQ(chosen(problem(1, 8192, 8192), "generic", 1), "iron_gemv_bf16");
+  auto columns = problem(4096, 4096, 4096);
+  columns.weight_major = false;
+  EXPECT_EQ(chosen(columns), "iron_" + steel_gemm_for(4096, 4096, 4096, DType::bf16, 132).name + "_bf16");
+}
+
+TEST(SelectGemm, GridsFollowTheDevice) {
+  EXPECT_EQ(select_gemm(problem(4096, 4096, 4096), features("sm_90a"), 132).spec, "");
+  const auto small = select_gemm(problem(4096, 4096, 4096), features("sm_90a"), 114);
+  const auto kernel = small.entry->instance();
+  kernel->specialise(small.spec);
+  bind_gemm(*kernel, small.member->form, 4096, 4096, 4096, nullptr, nullptr, nullptr);
+  EXPECT_EQ(kernel->grid().groups.x, 114u);
+}
+
+// Few tiles: narrower ones, as long as each still has a multiprocessor of its own.
+TEST(SelectGemm, NarrowBlocksFeedMoreMultiprocessors) {
+  const auto few = select_gemm(problem(1024, 1024, 1024), features("sm_90a"), 132);
+  EXPECT_EQ(few.entry->full_name(), "iron_gemm_tma_bf16");
+  EXPECT_EQ(few.spec, "spec={bn=128}");
+  EXPECT_NE(passed(few, "iron_gemm_tma_cluster2_bf16").find("idle"), std::string::npos);
+  const auto kernel = few.entry->instance();
+  kernel->specialise(few.spec);
+  bind_gemm(*kernel, few.member->form, 1024, 1024, 1024, nullptr, nullptr, nullptr);
+  EXPECT_EQ(kernel->grid().groups.x, 64u);
+  EXPECT_EQ(select_gemm(problem(16, 8192, 8192), features("sm_90a"), 132).spec, "spec={bn=128}");
+  EXPECT_EQ(select_gemm(problem(16, 8192, 8192), features("sm_90a"), 114).spec, "spec={bn=128,units=114}");
+  EXPECT_EQ(select_gemm(problem(2048, 2048, 2048), features("sm_90a"), 132).spec, "");
+  GemmProblem bytes{.m = 16, .n = 8192, .k = 8192, .input = DType::u8, .output = DType::bf16, .e4m3 = true};
+  EXPECT_EQ(select_gemm(bytes, features("sm_90a"), 132).spec, "");
+}
+
+TEST(SelectGemm, RefusesWhatNobodyComputes) {
+  const auto code = [](const GemmProblem& p, const char* arch) {
+    try {
+      select_gemm(p, features(arch), 1);
+      return std::string("accepted");
+    } catch (const Error& e) {
+      return e.code();
+    }
+  };
+  GemmProblem bytes{.m = 64, .n = 64, .k = 64, .input = DType::u8, .output = DType::bf16, .e4m3 = true};
+  EXPECT_EQ(code(bytes, "sm_80"), "LIB05");
+  EXPECT_EQ(code(problem(64, 64, 64, DType::i32), "sm_90a"), "LIB05");
+  EXPECT_EQ(code(problem(0, 64, 64), "sm_90a"), "LIB03");
+}
+
+// Whatever is chosen accepts the launch: its contract and, for tensors, the tensor memory unit.
+TEST(SelectGemm, EveryChoiceIsAccepted) {
+  for (const char* arch : {"sm_90a", "sm_80"})
+    for (const DType type : {DType::bf16, DType::f16, DType::f32})
+      for (const u32 m : {1u, 7u, 128u, 129u, 300u})
+        for (const u32 n : {8u, 100u, 264u, 333u})
+          for (const u32 k : {8u, 72u, 77u})
+            for (const bool weight_major : {true, false}) {
+              auto p = problem(m, n, k, type);
+              p.weight_major = weight_major;
+              const auto s = select_gemm(p, features(arch), 132);
+              const auto kernel = s.entry->instance();
+              if (!s.spec.empty()) kernel->specialise(s.spec);
+              void* const at = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+              bind_gemm(*kernel, s.member->form, m, n, k, at, static_cast<std::byte*>(at) + (1 << 22),
+                        static_cast<std::byte*>(at) + (1 << 23));
+              const auto compiled = runtime::compile_for("cuda", kernel->record(s.entry->full_name()));
+              std::vector<LaunchArg> args;
+              for (const auto& a : kernel->arguments()) args.push_back(a.launch_arg(a.buffer.data));
+              const Grid g = kernel->grid();
+              const LaunchGeometry geometry{
+                  {g.groups.x, g.groups.y, g.groups.z}, {g.threads.x, g.threads.y, g.threads.z}, g.items};
+              EXPECT_TRUE(analysis::check(compiled->contract, geometry, args).empty()) << s.entry->full_name();
+              if (s.member->rung != Rung::hopper) continue;
+              for (const auto& box : ir::tensor_boxes(*compiled->optimised))
+                EXPECT_NO_THROW(runtime::cuda::plan_map(box, args[box.param], "operand")) << m << 'x' << n << 'x' << k;
+            }
+}
+
+TEST(GemmDispatch, GivesALaunchToItsMember) {
+  const auto& gemm = *std::find_if(standard_library().entries().begin(), standard_library().entries().end(),
+                                   [](const auto& e) { return e.full_name() == "iron_gemm_bf16"; });
+  const auto launched = gemm.instance();
+  const auto& form = find_gemm_member("iron_gemm")->form;
+  std::byte* const at = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 20);
+  GemmDispatch hopper(features("sm_90a"), 132), portable(features("sm_80"), 108);
+  GemmDispatch one_unit(features("sm_90a"), 1);
+  bind_gemm(*launched, form, 256, 512, 64, at, at + (1 << 18), at + (1 << 20));
+  const auto arguments = launched->arguments();
+  auto& chosen = hopper.choose(gemm, arguments);
+  EXPECT_EQ(chosen.selection.entry->full_name(), "iron_gemm_tma_bf16");
+  EXPECT_EQ(one_unit.choose(gemm, arguments).selection.entry->full_name(), "iron_gemm_tma_cluster2_bf16");
+  ASSERT_TRUE(chosen.kernel);
+  EXPECT_NE(chosen.kernel->specialisation().find("bn=128"), std::string::npos);
+  const auto args = chosen.kernel->arguments();
+  ASSERT_EQ(args.size(), 6u);
+  EXPECT_EQ(args[0].buffer.data, at);
+  EXPECT_EQ(args[1].buffer.data, at + (1 << 18));
+  EXPECT_EQ(args[2].buffer.data, at + (1 << 20));
+  EXPECT_EQ(args[2].tensor.dims[0], 512u);
+  EXPECT_EQ(args[2].tensor.dims[1], 256u);
+  // The same shape elsewhere in memory: the same member, bound anew.
+  bind_gemm(*launched, form, 256, 512, 64, at + 256, at + (1 << 18), at + (1 << 20));
+  EXPECT_EQ(&hopper.choose(gemm, launched->arguments()), &chosen);
+  EXPECT_EQ(chosen.kernel->arguments()[0].buffer.data, at + 256);
+  bind_gemm(*launched, form, 256, 512, 64, at + 2, at + (1 << 18), at + (1 << 20));
+  EXPECT_FALSE(hopper.choose(gemm, launched->arguments()).kernel);  // not aligned: the kernel itself
+  EXPECT_FALSE(portable.choose(gemm, arguments).kernel);
+}
+
+// A launch's arguments give back the problem that they were made for.
+TEST(SelectGemm, ReadsOperandsFromALaunch) {
+  for (const auto& e : standard_library().entries()) {
+    const auto* member = find_gemm_member(e.name);
+    if (!member) continue;
+    const auto kernel = e.instance();
+    void* const at = reinterpret_cast<void*>(std::uintptr_t{4096});
+    const u32 m = member->form.m.empty() || e.name == "iron_gemv_warp_rows" ? 1 : 48;
+    bind_gemm(*kernel, member->form, m, 32, 64, at, static_cast<std::byte*>(at) + 8192,
+              static_cast<std::byte*>(at) + 65544);
+    const auto o = gemm_operands(e, kernel->arguments());
+    ASSERT_TRUE(o) << e.full_name();
+    EXPECT_EQ(o->problem.m, m) << e.full_name();
+    EXPECT_EQ(o->problem.n, 32u) << e.full_name();
+    EXPECT_EQ(o->problem.k, 64u) << e.full_name();
+    EXPECT_EQ(o->problem.output, e.dtype);
+    EXPECT_FALSE(o->problem.aligned);
+    EXPECT_EQ(o->a, at);
   }
 }
 

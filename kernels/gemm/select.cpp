@@ -1,0 +1,182 @@
+// The selector of the GEMM family. Its order is measured: docs/benchmarks/h200-tune.md.
+#include "gemm/select.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "gemm/gemm.h"
+#include "gemm/gemm_tma.h"
+#include "gemv/gemv.h"
+
+namespace iron::kernels {
+
+namespace {
+
+const KernelEntry* entry_for(const GemmMember& member, const GemmProblem& p) {
+  for (const auto& e : standard_library().entries()) {
+    if (e.name != member.kernel || e.dtype != p.output) continue;
+    const auto kernel = e.instance();
+    if (kernel->find(member.form.a)->ops->dtype == p.input) return &e;
+  }
+  return nullptr;
+}
+
+constexpr u32 tile_rows = GemmTmaSpec{}.bm;
+
+// Blocks of half as many columns, where even then no multiprocessor gets two: 1.56 times the speed at 1024^3, 1.44 at
+// 128 x 8192 x 8192. Not tried for E4M3.
+bool halves_columns(const GemmProblem& p, u32 units) {
+  const GemmTmaSpec s;
+  const u64 tiles = u64{(p.m + s.bm - 1) / s.bm} * ((p.n + s.bn - 1) / s.bn);
+  return !p.e4m3 && units > 1 && 2 * tiles <= units;
+}
+
+// What is in the way of the Hopper members; empty if nothing is.
+std::string hopper_obstacle(const GemmMember& member, const GemmProblem& p, std::span<const std::string> features,
+                            u32 units) {
+  if (std::find(features.begin(), features.end(), "roles") == features.end())
+    return "the device has no roles, tensor copies and warpgroup products";
+  if (!p.aligned) return "an operand does not start at a multiple of 16 bytes";
+  const auto row = [](u32 columns, DType t) { return u64{columns} * dtype_size(t); };
+  if (row(p.k, p.input) % 16)
+    return fmt::format("rows of A and B have {} bytes, tensor copies take multiples of 16", row(p.k, p.input));
+  if (row(p.n, p.output) % 16)
+    return fmt::format("rows of C have {} bytes, tensor copies take multiples of 16", row(p.n, p.output));
+  if (member.kernel.ends_with("_cluster2") && p.m <= tile_rows)
+    return fmt::format("{} rows are one row of tiles: no two threadgroups share B", p.m);
+  if (member.kernel.ends_with("_cluster2") && halves_columns(p, units))
+    return "blocks of 256 columns would leave more than half of the multiprocessors idle";
+  return {};
+}
+
+std::string portable_obstacle(const GemmMember& member, const GemmProblem& p, u32 units) {
+  if (member.form.m.empty() || member.kernel.starts_with("iron_gemv")) {
+    if (p.m != 1) return fmt::format("it multiplies one row, there are {}", p.m);
+    const bool warp_rows = member.kernel == "iron_gemv_warp_rows";
+    if ((gemv_for(p.n, p.k) == GemvForm::warp_rows) != warp_rows)
+      return fmt::format("{} rows of B with {} terms are better shared out otherwise", p.n, p.k);
+    return {};
+  }
+  if (p.weight_major) return {};
+  const auto best = "iron_" + steel_gemm_for(p.m, p.n, p.k, p.output, units).name;
+  return member.kernel == best ? std::string() : "another blocking costs less at the edges or feeds more cores";
+}
+
+std::string reason(const GemmMember& m) {
+  if (m.rung == Rung::hopper)
+    return m.kernel.ends_with("_cluster2") ? "tensor copies and warpgroup products, pairs of threadgroups share B"
+                                           : "tensor copies and warpgroup products";
+  if (m.kernel.starts_with("iron_gemv")) return "one row of A, each row of B is read once";
+  return m.form.weight_major ? "the tile for B with rows along k"
+                             : "the blocking that wastes least and feeds the cores";
+}
+
+}  // namespace
+
+GemmSelection select_gemm(const GemmProblem& p, std::span<const std::string> features, u32 units) {
+  if (p.m == 0 || p.n == 0 || p.k == 0)
+    throw Error("LIB03", fmt::format("a product of {} x {} by {} x {} is empty", p.m, p.k, p.k, p.n),
+                "give every dimension at least 1, or skip the launch");
+  // One row reads B once whatever multiplies it: the matrix unit's tiles would leave most multiprocessors idle.
+  const auto first = [&](const GemmMember& m) { return p.m == 1 && m.kernel.starts_with("iron_gemv"); };
+  std::vector<const GemmMember*> order;
+  for (const bool now : {true, false})
+    for (const auto& m : gemm_members())
+      if (first(m) == now) order.push_back(&m);
+  GemmSelection s;
+  for (const auto* m : order) {
+    if (m->form.e4m3 != p.e4m3 || m->form.weight_major != p.weight_major) continue;
+    const auto* entry = entry_for(*m, p);
+    if (!entry) continue;
+    auto obstacle = m->rung == Rung::hopper ? hopper_obstacle(*m, p, features, units) : portable_obstacle(*m, p, units);
+    if (!obstacle.empty()) {
+      s.passed.push_back({entry->full_name(), std::move(obstacle)});
+      continue;
+    }
+    s.member = m, s.entry = entry, s.why = reason(*m);
+    if (m->rung == Rung::hopper) {
+      std::string fields;
+      if (halves_columns(p, units)) fields = "bn=128", s.why += ", blocks of 128 columns for more threadgroups";
+      if (units > 1 && units != GemmTmaSpec{}.units)
+        fields += fmt::format("{}units={}", fields.empty() ? "" : ",", units);
+      if (!fields.empty()) s.spec = fmt::format("spec={{{}}}", fields);
+    }
+    return s;
+  }
+  throw Error(
+      "LIB05",
+      fmt::format("no member of the GEMM family multiplies {} to {} with B as {} here{}{}",
+                  p.e4m3 ? "e4m3" : dtype_name(p.input), dtype_name(p.output), p.weight_major ? "[n, k]" : "[k, n]",
+                  s.passed.empty() ? "" : ": ", s.passed.empty() ? "" : s.passed.front().why),
+      "convert the operands to f32, f16 or bf16");
+}
+
+void bind_gemm(KernelInstance& kernel, const ProductForm& form, u32 m, u32 n, u32 k, void* a, void* b, void* c) {
+  const auto buffer = [&](const std::string& name, void* data, u64 rows, u64 columns) {
+    const auto* f = kernel.find(name);
+    const u64 size = dtype_size(f->ops->dtype);
+    const BufferRef ref{data, rows * columns * size, true};
+    if (!f->ops->tensor) return f->ops->bind(f->at, ref);
+    TensorShape t;
+    t.rank = 2, t.dims[0] = columns, t.dims[1] = rows, t.strides[0] = size, t.strides[1] = columns * size;
+    f->ops->bind_tensor(f->at, ref, t);
+  };
+  if (form.m.empty() && m != 1)
+    throw Error("LIB05", fmt::format("the kernel multiplies one row, m is {}", m), "give m 1");
+  buffer(form.a, a, m, k);
+  buffer(form.b, b, form.weight_major ? n : k, form.weight_major ? k : n);
+  buffer(form.c, c, m, n);
+  const auto scalar = [&](const std::string& name, u64 bits) {
+    if (!name.empty()) kernel.find(name)->ops->set(kernel.find(name)->at, bits);
+  };
+  const f32 one = 1;
+  u32 one_bits = 0;
+  std::memcpy(&one_bits, &one, sizeof one);
+  scalar(form.m, m), scalar(form.n, n), scalar(form.k, k), scalar(form.scale, one_bits);
+}
+
+std::optional<GemmOperands> gemm_operands(const KernelEntry& entry, std::span<const BoundArg> arguments) {
+  const auto* member = find_gemm_member(entry.name);
+  if (!member) return std::nullopt;
+  const auto& form = member->form;
+  const auto arg = [&](const std::string& name) {
+    const auto it = std::find_if(arguments.begin(), arguments.end(), [&](const auto& a) { return a.name == name; });
+    return it == arguments.end() ? nullptr : &*it;
+  };
+  const auto *a = arg(form.a), *b = arg(form.b), *c = arg(form.c);
+  if (!a || !b || !c) return std::nullopt;
+  const auto number = [&](const std::string& name) {
+    const auto* x = name.empty() ? nullptr : arg(name);
+    return x ? static_cast<u32>(x->bits) : 0;
+  };
+  GemmOperands o;
+  o.a = a->buffer.data, o.b = b->buffer.data, o.c = c->buffer.data;
+  auto& p = o.problem;
+  p.input = a->dtype, p.output = c->dtype, p.e4m3 = form.e4m3, p.weight_major = form.weight_major;
+  p.k = number(form.k), p.m = form.m.empty() ? 1 : number(form.m);
+  p.n = static_cast<u32>(c->buffer.bytes / dtype_size(p.output) / std::max(p.m, 1u));
+  for (const void* at : {o.a, o.b, o.c}) p.aligned &= reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
+  return o;
+}
+
+GemmDispatch::Chosen& GemmDispatch::choose(const KernelEntry& launched, std::span<const BoundArg> arguments) {
+  const auto o = gemm_operands(launched, arguments);
+  if (!o) throw Error("LIB05", fmt::format("{} is no member of the GEMM family", launched.full_name()));
+  const auto& p = o->problem;
+  auto& kept = chosen_[{p.m, p.n, p.k, p.aligned ? 1u : 0u}];
+  if (!kept) {
+    auto fresh = std::make_unique<Chosen>();
+    fresh->selection = select_gemm(p, features_, units_);
+    if (fresh->selection.entry != &launched) {
+      fresh->kernel = fresh->selection.entry->instance();
+      if (!fresh->selection.spec.empty()) fresh->kernel->specialise(fresh->selection.spec);
+    }
+    kept = std::move(fresh);
+  }
+  if (kept->kernel) bind_gemm(*kept->kernel, kept->selection.member->form, p.m, p.n, p.k, o->a, o->b, o->c);
+  return *kept;
+}
+
+}  // namespace iron::kernels
