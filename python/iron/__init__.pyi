@@ -112,6 +112,7 @@ class Kernel:
     file: str
     parameters: tuple[Parameter, ...]
     specialisation: str
+    member: str | None
     def __call__(
         self,
         *buffers: ArrayLike,

@@ -83,6 +83,9 @@ class Kernel:
     kernel runs. Host arrays run on iron.device()'s default, arrays of a GPU on that GPU, on the stream that torch works
     on now. Optional buffers are given or left out.
 
+    `gemm` without specialisation stands for its family: on a GPU a launch goes to the member that fits device, shape and
+    alignment, unless it states a grid. `member` then says which one took the last launch and why; None for other kernels.
+
     Raises iron.WrongType (element types), iron.InvalidArgument (names, shapes, missing arguments, read-only outputs),
     iron.Refused (accesses outside a buffer, overlap), iron.CompileFailed, iron.DeviceFailed.
     """
@@ -93,6 +96,7 @@ class Kernel:
         self._name, self._dtype, self._device, self._open_device = name, dtype, device, open_device
         self._specialisation = dict(specialisation)
         self._handles = {}
+        self.member = None
         first = self._handle(device or open_device(None), ())  # a wrong name or field shows now
         self.name, self.family, self.dtype = first.info.name, first.info.family, first.info.dtype
         self.doc, self.shapes, self.determinism, self.file = first.info.doc, first.info.shapes, first.info.determinism, first.info.file
@@ -159,6 +163,7 @@ class Kernel:
             options = options or _library.LaunchOptions(size=sizeof(_library.LaunchOptions))
             options.stream = stream.handle
         self._launch(handle, views, scalars, options)
+        self.member = text(library.kernel_member(handle.raw)) or None
         device.launched(list(views.values()))
 
     def _stream(self, device, views, stream):

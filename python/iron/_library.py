@@ -121,6 +121,7 @@ _FUNCTIONS = {
     "iron_kernel_destroy": (None, [c_void_p]),
     "iron_kernel_describe": (Status, [c_void_p, POINTER(KernelInfo)]),
     "iron_kernel_specialisation": (c_char_p, [c_void_p]),
+    "iron_kernel_member": (c_char_p, [c_void_p]),
     "iron_kernel_parameter": (Status, [c_void_p, c_size_t, POINTER(Parameter)]),
     "iron_kernel_grid": (Status, [c_void_p, POINTER(Argument), c_size_t, POINTER(LaunchOptions)]),
     "iron_kernel_compile": (Status, [c_void_p, POINTER(Argument), c_size_t, POINTER(LaunchOptions)]),

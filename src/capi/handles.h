@@ -1,9 +1,11 @@
 // What stands behind the handles of the C interface, and how exceptions become status codes.
 #pragma once
 
+#include <map>
 #include <mutex>
 #include <vector>
 
+#include "gemm/select.h"
 #include "iron/c.h"
 #include "iron/library.h"
 #include "iron/runtime/device.h"
@@ -96,6 +98,10 @@ struct iron_kernel {
   std::string specialisation;
   /// Compiled forms by threadgroup; seldom more than one.
   std::vector<std::pair<iron::Dim3, iron::PreparedKernel>> prepared;
+  /// Of a kernel that stands for its family: who takes its launches, and what that member is compiled as.
+  std::unique_ptr<iron::kernels::GemmDispatch> dispatch;
+  std::map<std::string, iron::PreparedKernel> members;
+  std::string member;  ///< that took the last launch, and why
 };
 
 struct iron_stream {

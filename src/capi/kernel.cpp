@@ -158,9 +158,12 @@ std::vector<LaunchArg> bind_all(const iron_kernel& k, const iron_argument* argum
   return out;
 }
 
+bool stated(const iron_launch_options& o) {
+  return o.groups[0] || o.groups[1] || o.groups[2] || o.threads[0] || o.threads[1] || o.threads[2];
+}
+
 Grid grid_for(const iron_kernel& k, const iron_launch_options& o) {
-  const bool stated = o.groups[0] || o.groups[1] || o.groups[2] || o.threads[0] || o.threads[1] || o.threads[2];
-  if (!stated) return k.instance->grid();
+  if (!stated(o)) return k.instance->grid();
   Grid g(Threadgroups{o.groups[0], o.groups[1], o.groups[2]}, Threads{o.threads[0], o.threads[1], o.threads[2]});
   if (g.groups.x == 0 || g.groups.y == 0 || g.groups.z == 0 || g.threads.x == 0 || g.threads.y == 0 || g.threads.z == 0)
     throw Fault(IRON_INVALID_ARGUMENT, "D03", "a stated grid has a size of 0", "write 1 for axes that are not used");
@@ -174,6 +177,35 @@ const PreparedKernel& prepared(iron_kernel& k, const Grid& grid) {
     if (size == threads) return ready;
   k.prepared.emplace_back(threads, k.shared->device.prepare(*k.instance, k.entry->full_name(), grid.threads));
   return k.prepared.back().second;
+}
+
+/// A launch of the kernel that its caller named, or of the family's member for it.
+struct Ready {
+  const PreparedKernel* kernel = nullptr;
+  std::vector<LaunchArg> args;
+  Grid grid;
+};
+
+/// False where the kernel itself is to run: a grid that is stated is its own.
+bool ready_member(iron_kernel& k, const iron_launch_options& o, Ready& out) {
+  k.member.clear();
+  if (!k.dispatch || stated(o)) return false;
+  auto& chosen = k.dispatch->choose(*k.entry, k.instance->arguments());
+  k.member = fmt::format("{}: {}: {}", chosen.selection.entry->full_name(),
+                         kernels::name(chosen.selection.member->rung), chosen.selection.why);
+  if (!chosen.kernel) return false;
+  const auto key = chosen.kernel->key();
+  out.grid = chosen.kernel->grid();
+  auto it = k.members.find(key);
+  if (it == k.members.end())
+    it = k.members
+             .emplace(key,
+                      k.shared->device.prepare(*chosen.kernel, chosen.selection.entry->full_name(), out.grid.threads))
+             .first;
+  out.kernel = &it->second;
+  out.args.clear();
+  for (const auto& a : chosen.kernel->arguments()) out.args.push_back(a.launch_arg(a.scalar ? nullptr : a.buffer.data));
+  return true;
 }
 
 enum class Then { compile_only, launch };
@@ -193,14 +225,15 @@ iron_status run(iron_kernel* kernel, const iron_argument* arguments, size_t coun
       throw Fault(IRON_INVALID_ARGUMENT, "RT11", "the stream belongs to another device than the kernel",
                   "make both on one device");
     const std::lock_guard lock(k.shared->mutex);
-    const auto args = bind_all(k, arguments, count);
-    const Grid grid = grid_for(k, o);
-    const auto& ready = prepared(k, grid);
+    Ready ready;
+    ready.args = bind_all(k, arguments, count);
+    if (!ready_member(k, o, ready)) ready.grid = grid_for(k, o), ready.kernel = &prepared(k, ready.grid);
     if (then == Then::compile_only) return;
+    const auto geometry = Device::geometry_of(ready.grid);
     if (o.stream)
-      o.stream->stream.launch(ready, args, Device::geometry_of(grid), {.overlap = o.overlap != 0});
+      o.stream->stream.launch(*ready.kernel, ready.args, geometry, {.overlap = o.overlap != 0});
     else
-      ready.launch(args, Device::geometry_of(grid));
+      ready.kernel->launch(ready.args, geometry);
   });
 }
 
@@ -234,6 +267,10 @@ iron_status iron_kernel_create(iron_device* device, const char* name, iron_dtype
     k->specialisation = k->instance->specialisation();
     k->parameters = k->instance->parameters();
     for (const auto& p : k->parameters) k->parameter_names.emplace_back(p.name);
+    if (k->entry->name == "iron_gemm" && !specialisation) {  // the family's own name
+      const auto& info = device->shared->device.backend().info();
+      k->dispatch = std::make_unique<kernels::GemmDispatch>(info.features, info.units);
+    }
     *kernel = k.release();
   });
 }
@@ -252,6 +289,10 @@ iron_status iron_kernel_describe(const iron_kernel* kernel, iron_kernel_info* in
 }
 const char* iron_kernel_specialisation(const iron_kernel* kernel) {
   return kernel ? kernel->specialisation.c_str() : nullptr;
+}
+
+const char* iron_kernel_member(const iron_kernel* kernel) {
+  return kernel && !kernel->member.empty() ? kernel->member.c_str() : nullptr;
 }
 
 iron_status iron_kernel_parameter(const iron_kernel* kernel, size_t index, iron_parameter* parameter) {

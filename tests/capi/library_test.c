@@ -337,6 +337,7 @@ int main(int argc, char** argv) {
   iron_stream_destroy(NULL), iron_event_destroy(NULL), iron_graph_destroy(NULL);
   CHECK(iron_graph_size(NULL) == 0);
   CHECK(iron_buffer_data(NULL) == NULL && iron_buffer_bytes(NULL) == 0 && iron_kernel_specialisation(NULL) == NULL);
+  CHECK(iron_kernel_member(NULL) == NULL);
   printf("%d checks on %s, %d failed\n", checks, name, failures);
   const char* file = getenv("IRON_RESULT_FILE");
   FILE* out = file ? fopen(file, "w") : NULL;

@@ -90,6 +90,19 @@ class Launches(unittest.TestCase):
         iron.kernel("gemm_cpu", "f32")(a=a, b=b, c=c)
         np.testing.assert_allclose(c, a.astype(np.float64) @ b, atol=1e-5)
 
+    def test_a_family_says_who_took_the_launch(self):
+        """Where there is no matrix unit for it, the kernel of that name; one that is specialised stands for itself."""
+        weight, x = normal(47, 20), normal(33, 20)
+        out = np.empty((33, 47), np.float32)
+        kernel = iron.kernel("gemm", "f32", device="interpreter")
+        self.assertIsNone(kernel.member)
+        kernel(weight=weight, input=x, out=out)
+        self.assertTrue(kernel.member.startswith("iron_gemm_f32: portable"), kernel.member)
+        np.testing.assert_allclose(out, x.astype(np.float64) @ weight.T, atol=1e-5)
+        softmax_kernel = iron.kernel("softmax", "f32")
+        softmax_kernel(x, np.empty_like(x))
+        self.assertIsNone(softmax_kernel.member)
+
     def test_several_outputs_and_reals(self):
         a, b, w = normal(4, 128), normal(4, 128), normal(128)
         total, out = np.empty_like(a), np.empty_like(a)
