@@ -28,6 +28,28 @@ BenchRow timed(const KernelEntry& e, f64 us, f64 flops) {
   return r;
 }
 
+// A product beside the vendor's: the ratio in the table, figures in the row's own metric in the record.
+TEST(BenchReport, Reference) {
+  set_color("never");
+  const auto gemm = entry("gemm", "gemm", DType::bf16), exp = entry("exp", "unary", DType::f32);
+  auto row = timed(gemm, 200, 1e8);
+  row.reference = Reference{"cuBLASLt 13.0.0, algorithm 3 of 8", bench::summarise(std::vector<f64>(50, 100.0)), 1e-3};
+  auto alone = timed(exp, 100, 1 << 20);
+  alone.reference_message = "no vendor's kernel is compared with it";
+  const auto text = render({row, alone}, 0);
+  EXPECT_NE(text.find("ref µs  faster"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.500x"), std::string::npos) << text;
+  const auto j = to_json(row);
+  EXPECT_EQ(j["metric"], "gflops");
+  EXPECT_EQ(j["iron"], 500);
+  EXPECT_EQ(j["ref"], 1000);
+  EXPECT_EQ(j["pct"], 50);
+  EXPECT_EQ(j["ref_us"], 100);
+  EXPECT_EQ(j["ref_name"], "cuBLASLt 13.0.0, algorithm 3 of 8");
+  EXPECT_TRUE(to_json(alone)["ref"].is_null());
+  EXPECT_EQ(to_json(alone)["ref_message"], "no vendor's kernel is compared with it");
+}
+
 TEST(BenchReport, TableSnapshot) {
   set_color("never");
   const auto exp = entry("exp", "unary", DType::f32), gemm = entry("gemm", "gemm", DType::bf16),

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 IRON = os.environ["IRON_UNDER_TEST"]
-COMMANDS = ["device", "test", "bench", "build", "inspect", "opt", "bisect", "replay", "completions"]
+COMMANDS = ["device", "test", "bench", "build", "inspect", "tune", "opt", "bisect", "replay", "completions"]
 KERNEL = "iron_rms_norm_wide"
 PASSES = ["kernel_inline", "type_check", "const_fold", "algebraic_simplify", "copy_prop", "cse", "licm", "if_conversion",
           "value_sink", "fusion", "fma_fusion", "unroll", "schedule", "vectorize", "dead_store_elim"]

@@ -34,6 +34,7 @@ void add_test(CLI::App& app, const Globals& globals, Action& action);
 void add_bench(CLI::App& app, const Globals& globals, Action& action);
 void add_build(CLI::App& app, const Globals& globals, Action& action);
 void add_inspect(CLI::App& app, const Globals& globals, Action& action);
+void add_tune(CLI::App& app, const Globals& globals, Action& action);
 void add_opt(CLI::App& app, const Globals& globals, Action& action);
 void add_bisect(CLI::App& app, const Globals& globals, Action& action);
 void add_replay(CLI::App& app, const Globals& globals, Action& action);

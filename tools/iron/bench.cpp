@@ -11,6 +11,7 @@
 #include "bench_report.h"
 #include "filters.h"
 #include "maker.h"
+#include "reference.h"
 #include "table.h"
 
 namespace iron::tool {
@@ -22,7 +23,7 @@ using bench::MeasureLock;
 struct BenchOptions {
   Filters filters;
   std::string backend = default_backend(), out, versus, cache = "cold";
-  bool allow_dirty = false, list = false;
+  bool allow_dirty = false, list = false, reference = false, select = false;
   u32 runs = 50, warmup = 20;
   double budget = 10;
   u64 seed = 1;
@@ -34,6 +35,7 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 struct Proven {
   Made made;
   std::optional<bench::Receipt> receipt;
+  bench::Judge judge;  ///< what judged it, for the reference
 };
 
 class BenchRun {
@@ -141,14 +143,26 @@ class BenchRun {
     return device_->info().cache_bytes ? device_->info().cache_bytes : cpu_ ? cpu_->llc_bytes : 0;
   }
 
-  Proven prove(const CaseSource& s) const {
-    Proven p{make_case(s, options_.seed), {}};
+  // With `row` and --select the member that stands for the product here takes its kernel's place.
+  Proven prove(const CaseSource& s, BenchRow* row = nullptr) const {
+    Proven p{make_case(s, options_.seed), {}, {}};
     if (!p.made.c) return p;
-    if (p.made.c->expectations.empty()) {
+    const KernelEntry* entry = s.entry;
+    if (row) row->selection = selection_for(*device_, *s.entry, *p.made.c);
+    if (row && row->selection && options_.select && row->selection->entry != s.entry) {
+      p.made.c = selected_case(*row->selection, *s.entry, *p.made.c);
+      entry = row->selection->entry, row->selected = true;
+    }
+    const auto product = product_case(*entry, *p.made.c);
+    if (!p.made.c->expectations.empty()) {
+      p.judge = [tolerance = s.tolerance](const Case& c) { return runtime::judge(c, tolerance); };
+    } else if (product && device_->info().backend == "cuda") {
+      p.judge = oracle_judge(*device_, *product, s.tolerance);
+    } else {
       p.made.error = "the bench expects nothing, so nothing proves its result: it is not timed";
       return p;
     }
-    auto result = bench::verify(*device_, *p.made.c, s.tolerance);
+    auto result = bench::verify(*device_, *p.made.c, s.tolerance, p.judge);
     if (auto* receipt = std::get_if<bench::Receipt>(&result))
       p.receipt = std::move(*receipt);
     else
@@ -160,7 +174,7 @@ class BenchRun {
     BenchRow row;
     row.entry = s.entry, row.shape = s.name;
     try {
-      auto proven = std::make_unique<Proven>(prove(s));
+      auto proven = std::make_unique<Proven>(prove(s, &row));
       row.message = first_line(proven->made.error);
       if (!proven->receipt) {
         row.checked = !proven->made.c                        ? Checked::unavailable
@@ -170,6 +184,7 @@ class BenchRun {
       }
       row.checked = Checked::passed, row.max_error = proven->receipt->max_error();
       time(row, *proven);
+      if (options_.reference) reference(row, *proven);
       if (!first_) first_ = std::move(proven), first_row_ = rows_.size();
     } catch (const Error& e) {
       row.checked = Checked::unavailable, row.message = first_line(e.what()), row.timing.reset();
@@ -201,12 +216,30 @@ class BenchRun {
       row.warnings.push_back(fmt::format("unstable: cv {:.1f} %", row.timing->summary.cv_percent));
   }
 
+  void reference(BenchRow& row, const Proven& proven) const {
+    const auto product = product_case(row.selected ? *row.selection->entry : *row.entry, *proven.made.c);
+    if (!product) {
+      row.reference_message = "no vendor's kernel is compared with it";
+      return;
+    }
+    try {
+      row.reference =
+          measure_reference(*device_, *product, proven.judge, timer_options(), row.timing->copies, exclusive());
+    } catch (const Error& e) {
+      row.reference_message = first_line(e.what()), row.reference_failed = true;
+    }
+  }
+
   void judge(BenchRow& row, const Case& c) const {
     bench::Peaks peaks;
     if (cpu_)
       peaks = bench::peaks_of(*cpu_, row.working_set, row.timing->cold);
     else if (const auto* specs = bench::find_specs(device_->info().name))
       peaks = bench::peaks_of(*specs, row.entry->dtype);
+    if (const auto p = product_case(row.selected ? *row.selection->entry : *row.entry, c);
+        p && p->kind.e4m3 && peaks.gflops)
+      peaks.gflops = 2 * *peaks.gflops,
+      peaks.engine = "matrix e4m3";  // twice 16-bit inputs, on every device that has it
     bench::Profile profile;
     for (const auto& [key, value] : row.resources)
       if (key == "occupancy") profile.occupancy_percent = value;
@@ -247,7 +280,8 @@ class BenchRun {
                unchecked = count(Checked::unchecked);
     const auto impossible =
         std::count_if(rows_.begin(), rows_.end(), [](const auto& r) { return !r.metrics.impossible.empty(); });
-    const bool ok = wrong == 0 && impossible == 0 && passed > 0;
+    const auto without = std::count_if(rows_.begin(), rows_.end(), [](const auto& r) { return r.reference_failed; });
+    const bool ok = wrong == 0 && impossible == 0 && without == 0 && passed > 0;
     Json summary{{"total", rows_.size()}, {"implemented", rows_.size()}, {"correct", passed}, {"unchecked", unchecked}};
     if (!options_.out.empty()) write_file(options_.out, record(tree, summary).dump(1) + "\n");
     messages_.done(
@@ -256,6 +290,10 @@ class BenchRun {
     if (!globals_.quiet) fmt::print("{}", render(rows_, globals_.verbosity));
     for (const auto& r : rows_) {
       if (!r.message.empty()) fmt::print(stderr, "{}, {}: {}\n", r.entry->full_name(), r.shape, r.message);
+      if (r.selection && (r.selected || globals_.verbosity > 0))
+        fmt::print("{}, {}: {}\n", r.entry->full_name(), r.shape, member_note(r));
+      if (!r.reference_message.empty() && (r.reference_failed || globals_.verbosity > 0))
+        fmt::print(stderr, "{}, {}: no reference: {}\n", r.entry->full_name(), r.shape, r.reference_message);
       if (!r.metrics.impossible.empty())
         fmt::print(stderr, "{}, {}: impossible: {}\n", r.entry->full_name(), r.shape, r.metrics.impossible);
       if (globals_.verbosity > 0 || !r.warnings.empty())
@@ -337,6 +375,8 @@ int run(const Globals& globals, const BenchOptions& options) {
                             standard_library().entries().size()),
                 "'iron bench --list' shows the names");
   if (options.list) return list(globals, entries);
+  if (options.reference && !options.backend.starts_with("cuda"))
+    throw UsageError(fmt::format("--reference is cuBLASLt, on a GPU: --backend is {}", options.backend));
   const auto& device = open_backend(options.backend);
   std::erase_if(sources, [&](const CaseSource& s) { return !runtime::runs(device, *s.entry); });
   if (sources.empty())
@@ -357,6 +397,7 @@ void add_bench(CLI::App& app, const Globals& globals, Action& action) {
                          "  iron bench                              everything, buffers out of cache\n"
                          "  iron bench rms_norm --cache warm -vv    with the distribution of the samples\n"
                          "  iron bench --match-group norm -o norm.json\n"
+                         "  iron bench gemm_tma --backend cuda --reference\n"
                          "  iron bench rms_norm_small --versus rms_norm_wide");
   sub->alias("b");
   auto o = std::make_shared<BenchOptions>();
@@ -379,6 +420,11 @@ void add_bench(CLI::App& app, const Globals& globals, Action& action) {
   sub->add_flag("--allow-dirty", o->allow_dirty, "Time a source tree with changes that are not committed");
   sub->add_option("--versus", o->versus, "Compare with this kernel at equal dtype and shape, in both orders")
       ->type_name("KERNEL");
+  sub->add_flag("--reference", o->reference,
+                "Time cuBLASLt beside matrix products, with --backend cuda: deterministic algorithms unless "
+                "IRON_GEMM_ATOMICS=1, the heuristic's first or the one of IRON_GEMM_ALGO");
+  sub->add_flag("--select", o->select,
+                "Time the member of its family that the selector takes on this device in place of each matrix product");
   sub->add_flag("-l,--list", o->list, "List the benches and run nothing");
   sub->add_option("--seed", o->seed, "Seed of the data")->type_name("N");
   sub->callback([&globals, &action, o] { action = [&globals, o] { return run(globals, *o); }; });

@@ -65,11 +65,25 @@ std::string mark(Checked c) {
   return styled(Style::dim, "—");
 }
 
+std::string member_note(const BenchRow& r) {
+  const auto& s = *r.selection;
+  if (s.entry == r.entry)
+    return fmt::format("it is what the selector takes here: {}, {}", kernels::name(s.member->rung), s.why);
+  std::string text = fmt::format("{}{}: {}, {}", r.selected ? "timed is " : "the selector takes ", s.entry->full_name(),
+                                 kernels::name(s.member->rung), s.why);
+  for (const auto& p : s.passed)
+    if (p.kernel == r.entry->full_name()) text += fmt::format("; not {}: {}", p.kernel, p.why);
+  return text;
+}
+
 std::string render(const std::vector<BenchRow>& rows, int verbosity) {
   constexpr auto right = Table::Align::right;
   std::vector<Table::Column> columns{{"kernel"},         {"shape"},       {"µs", right},     {"GB/s", right},
                                      {"GFLOP/s", right}, {"peak", right}, {"FLOP/B", right}, {"ok"},
                                      {"limit"}};
+  const bool references = std::any_of(rows.begin(), rows.end(), [](const auto& r) { return r.reference.has_value(); });
+  if (references)
+    for (const char* title : {"ref µs", "faster"}) columns.push_back({title, right});
   if (verbosity >= 1)
     for (const char* title : {"%BW", "%FLOP", "occ%", "regs", "batch", "copies"}) columns.push_back({title, right});
   if (verbosity >= 2)
@@ -89,6 +103,10 @@ std::string render(const std::vector<BenchRow>& rows, int verbosity) {
           std::vector<std::string>{cell(s.min),       cell(m.gbps),    cell(m.gflops), share(main_share(m)),
                                    cell(m.intensity), mark(r.checked), verdict(r)};
       cells.insert(cells.end(), more.begin(), more.end());
+      if (references) {
+        cells.push_back(r.reference ? cell(r.reference->summary.min) : std::string());
+        cells.push_back(r.reference ? fmt::format("{:.3f}x", r.reference->summary.median / s.median) : std::string());
+      }
       if (verbosity >= 1) {
         for (auto text : {share(m.percent_bandwidth), share(m.percent_flops), cell(resource(r, "occupancy"), 0),
                           cell(resource(r, "registers"), 0), fmt::format("{}", r.timing->batch),
@@ -122,6 +140,13 @@ Json to_json(const BenchRow& r) {
   j["correct"] = r.checked == Checked::passed ? Json(true) : r.checked == Checked::failed ? Json(false) : Json(nullptr);
   j["status"] = checked_name(r.checked);
   if (!r.message.empty()) j["message"] = r.message;
+  if (r.selection) {
+    j["member"] = {{"kernel", r.selection->entry->full_name()},
+                   {"rung", kernels::name(r.selection->member->rung)},
+                   {"why", r.selection->why},
+                   {"timed", r.selected || r.selection->entry == r.entry}};
+    for (const auto& p : r.selection->passed) j["member"]["passed"][p.kernel] = p.why;
+  }
   if (!r.timing) return j;
   const auto& t = *r.timing;
   const auto& m = r.metrics;
@@ -131,6 +156,16 @@ Json to_json(const BenchRow& r) {
   const bool flops = m.gflops && m.intensity && m.ridge && *m.intensity >= *m.ridge;
   j["metric"] = flops ? "gflops" : "gbps";
   j["ref"] = nullptr;
+  if (r.reference) {
+    // In the metric of the row, from the same count of work.
+    const auto& ref = r.reference->summary;
+    j["ref"] = rounded((flops ? *m.gflops : m.gbps) * t.summary.min / ref.min);
+    j["ref_name"] = r.reference->name, j["ref_us"] = rounded(ref.min), j["ref_median_us"] = rounded(ref.median);
+    j["ref_max_err"] = r.reference->max_error;
+    j["pct"] = rounded(100 * ref.min / t.summary.min);
+  } else if (!r.reference_message.empty()) {
+    j["ref_message"] = r.reference_message;
+  }
   j["iron"] = rounded(flops ? *m.gflops : m.gbps);
   put("latency_us", t.summary.min);
   put("gbps", m.gbps);

@@ -5,11 +5,13 @@
 
 #include "app.h"
 #include "filters.h"
+#include "gemm/select.h"
 #include "ir/text.h"
 #include "messages.h"
 #include "passes/pipeline.h"
 #include "prepared.h"
 #include "table.h"
+#include "target/profile.h"
 
 namespace iron::tool {
 
@@ -17,7 +19,7 @@ namespace {
 
 struct InspectOptions {
   Filters filters;
-  std::string kernel, pass, dtype, stage, dir, backend, arch;
+  std::string kernel, pass, dtype, stage, dir, backend, arch, shape;
   bool ir = false, stats = false, remarks = false, all = false;
 };
 
@@ -45,6 +47,51 @@ int listing(const Globals& globals, const Filters& filters) {
     table.row({e->name, std::string(dtype_name(e->dtype)), e->family, e->determinism, e->doc});
   }
   if (!globals.json) fmt::print("{}", table.render());
+  return success;
+}
+
+// The member of the kernel's family that a product of this shape gets on an architecture, or on the GPU here.
+int selection(const Globals& globals, const InspectOptions& o) {
+  const auto& e = find_kernel(standard_library(), o.kernel, o.dtype);
+  const auto* member = kernels::find_gemm_member(e.name);
+  if (!member) throw UsageError(fmt::format("--shape: {} is no matrix product", e.full_name()));
+  kernels::GemmProblem p;
+  if (char rest = 0; std::sscanf(o.shape.c_str(), "%ux%ux%u%c", &p.m, &p.n, &p.k, &rest) != 3)
+    throw UsageError(fmt::format("--shape: '{}' is no MxNxK, such as 4096x4096x4096", o.shape));
+  const auto kernel = e.instance();
+  p.input = kernel->find(member->form.a)->ops->dtype, p.output = e.dtype;
+  p.e4m3 = member->form.e4m3, p.weight_major = member->form.weight_major;
+  std::vector<std::string> features;
+  u32 units = 1;
+  std::string device = o.arch;
+  if (o.arch.empty()) {
+    const auto& info = open_backend(o.backend.empty() ? "cuda" : o.backend).info();
+    features = info.features, units = info.units, device = info.name;
+  } else {
+    const auto& profile = target::profile(o.arch);
+    for (const auto a : profile.atoms.atoms()) features.emplace_back(target::name(a));
+  }
+  const auto s = kernels::select_gemm(p, features, units);
+  Json passed = Json::array();
+  Table table({{""}, {"member"}, {"rung"}, {"why"}});
+  for (const auto& x : s.passed) {
+    const auto rung = kernels::name(kernels::find_gemm_member(x.kernel.substr(0, x.kernel.rfind('_')))->rung);
+    passed.push_back({{"kernel", x.kernel}, {"rung", rung}, {"why", x.why}});
+    table.row({"", x.kernel, std::string(rung), x.why});
+  }
+  table.row({"*", s.entry->full_name(), std::string(kernels::name(s.member->rung)), s.why});
+  if (globals.json)
+    fmt::print("{}\n", Json{{"type", "selection"},
+                            {"shape", o.shape},
+                            {"device", device},
+                            {"kernel", s.entry->full_name()},
+                            {"spec", s.spec},
+                            {"rung", kernels::name(s.member->rung)},
+                            {"why", s.why},
+                            {"passed", passed}}
+                           .dump());
+  else
+    fmt::print("{} on {}\n{}", o.shape, device, table.render());
   return success;
 }
 
@@ -163,10 +210,11 @@ int run(const Globals& globals, const InspectOptions& o) {
     return success;
   }
   if (o.kernel.empty()) {
-    if (o.ir || o.stats || o.remarks || !o.pass.empty() || !o.stage.empty() || !o.backend.empty())
+    if (!o.shape.empty() || o.ir || o.stats || o.remarks || !o.pass.empty() || !o.stage.empty() || !o.backend.empty())
       throw UsageError("name a kernel, or give --all with filters; 'iron inspect' alone lists them");
     return listing(globals, o.filters);
   }
+  if (!o.shape.empty()) return selection(globals, o);
   return Inspection(globals, o, find_kernel(standard_library(), o.kernel, o.dtype)).run();
 }
 
@@ -181,6 +229,7 @@ void add_inspect(CLI::App& app, const Globals& globals, Action& action) {
                  "  iron inspect rms_norm_wide_f16 --stats --remarks\n"
                  "  iron inspect rms_norm_wide_f16 --stage asm\n"
                  "  iron inspect rms_norm_wide_f16 --backend cuda  its CUDA text, without a GPU too\n"
+                 "  iron inspect gemm_bf16 --shape 4096x4096x4096 --arch sm_90a   which member that product gets\n"
                  "  iron inspect --all --match-group softmax --stats");
   sub->alias("in");
   auto o = std::make_shared<InspectOptions>();
@@ -198,6 +247,9 @@ void add_inspect(CLI::App& app, const Globals& globals, Action& action) {
       ->type_name(backend_help());
   sub->add_option("--arch", o->arch, "CUDA text and PTX for this architecture, with or without a GPU")
       ->type_name("sm_90a|...");
+  sub->add_option("--shape", o->shape,
+                  "For a matrix product: which member of its family that shape gets with --arch, or on the GPU here")
+      ->type_name("MxNxK");
   sub->add_flag("--all", o->all, "Every kernel that passes the filters");
   sub->add_option("-o,--dir", o->dir, "Write files instead of printing")->type_name("DIR");
   sub->callback([&globals, &action, o] { action = [&globals, o] { return run(globals, *o); }; });

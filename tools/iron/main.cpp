@@ -55,6 +55,7 @@ int run(int argc, char** argv) {
   add_bench(app, globals, action);
   add_build(app, globals, action);
   add_inspect(app, globals, action);
+  add_tune(app, globals, action);
   add_opt(app, globals, action);
   add_bisect(app, globals, action);
   add_replay(app, globals, action);
