@@ -5,3 +5,4 @@
 #include "iron/dsl.h"
 #include "iron/dsl/hopper/acc.h"
 #include "iron/dsl/hopper/pipeline.h"
+#include "iron/dsl/hopper/rows.h"

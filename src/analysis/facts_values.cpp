@@ -1,6 +1,7 @@
 // Ranges and linear forms of single values.
 #include "analysis/facts.h"
 #include "ir/kernel.h"
+#include "ir/tier.h"
 #include "ir/tile_map.h"
 
 namespace iron::analysis {
@@ -161,6 +162,17 @@ Range Facts::initial(OpId v) {
       return Range::point(static_cast<Wide>(tile_map(k_, v, simd_width_, geometry_.threads).elements()));
     case Opcode::Ticket:
       return Range::of(DType::u32);
+    case Opcode::ClusterRank:
+      return Range::between(0, static_cast<Wide>(op.imm) - 1);
+    case Opcode::PipeAcquire:
+    case Opcode::PipeWait:
+      return Range::between(0, static_cast<Wide>(k_.op(k_.operand(v, 0)).imm) - 1);
+    case Opcode::RoleIndex: {
+      const RegionId role = role_region(k_, v);
+      if (role == none) return full;
+      const OpId owner = k_.region(role).parent;
+      return Range::between(0, Wide{roles_of(k_, owner)[role - k_.region_of(owner, 0)].warpgroups} - 1);
+    }
     case Opcode::SimdReduce:
     case Opcode::GroupReduce: {
       const auto kind = unpack<ReduceKind>(op.imm);

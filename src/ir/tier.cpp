@@ -234,9 +234,9 @@ class Rule {
       case Opcode::FragPut:
         need(0, is(0, TypeKind::view), "a view");
         need(1,
-             type(1).is_frag() && dtype_size(type(1).elem) == 2 && type(1).elem == type(0).elem &&
-                 type(1).rows == type(0).rows && type(1).cols == type(0).cols,
-             "a fragment of 16-bit elements of the view's shape and type");
+             type(1).is_frag() && (dtype_size(type(1).elem) == 2 || type(1).elem == DType::f32) &&
+                 type(1).elem == type(0).elem && type(1).rows == type(0).rows && type(1).cols == type(0).cols,
+             "a fragment of 16-bit or f32 elements of the view's shape and type");
         return give(none_type);
       default:
         problem("has no rule");

@@ -1,5 +1,7 @@
 #include "tier_kernels.h"
 
+#include "gemm/split_k_tma.h"
+
 namespace iron::exec::tier {
 
 Case copy_case(u32 rows, u32 cols, u32 groups) {
@@ -90,6 +92,35 @@ Case exchange_case(u32 tiles) {
   for (u32 i = 0; i < memory->in.size(); ++i)
     c.expected.push_back(static_cast<f32>(memory->in[i / 256 * 256 + 255 - i % 256]));
   c.run = keeping(memory, runner<f32>(k, c.expected, c.geometry, 1));
+  return c;
+}
+
+Case split_case(u32 m, u32 n, u32 k, u32 cluster) {
+  struct Memory {
+    std::vector<bf16> a, b, c;
+  };
+  auto memory = std::make_shared<Memory>();
+  memory->a = numbers<bf16>(u64{m} * k, 2), memory->b = numbers<bf16>(u64{n} * k, 3), memory->c.resize(u64{m} * n);
+  const kernels::GemmSplitKCluster<bf16> kernel{.a = {memory->a, {k, m}},
+                                                .b = {memory->b, {k, n}},
+                                                .c = memory->c,
+                                                .m = m,
+                                                .n = n,
+                                                .k = k,
+                                                .spec = {.bn = 16, .stages = 2, .cluster = cluster}};
+  const Grid grid = kernel.grid();
+  Case c;
+  c.kernel = record(kernel, "split");
+  c.geometry = exec::geometry(grid.groups.x, grid.threads.x);
+  c.tolerance = 0x1p-8f;
+  for (u32 i = 0; i < m; ++i)
+    for (u32 j = 0; j < n; ++j) {
+      f64 sum = 0;
+      for (u32 x = 0; x < k; ++x)
+        sum += static_cast<f64>(memory->a[u64{i} * k + x]) * static_cast<f64>(memory->b[u64{j} * k + x]);
+      c.expected.push_back(static_cast<f32>(sum));
+    }
+  c.run = keeping(memory, runner<bf16>(kernel, c.expected, c.geometry, 2));
   return c;
 }
 

@@ -231,11 +231,12 @@ struct ClusterSum {
   }
 };
 
-// --- with inputs
+// --- with inputs; split_case is the library's GemmSplitKCluster
 Case copy_case(u32 rows, u32 cols, u32 groups);
 Case gemm_case(u32 m, u32 n, u32 k, u32 cluster, u32 groups);
 Case attention_case(u32 queries, u32 keys, u32 groups);
 Case exchange_case(u32 tiles);
 Case cluster_case();
+Case split_case(u32 m, u32 n, u32 k, u32 cluster);
 
 }  // namespace iron::exec::tier

@@ -27,6 +27,7 @@ TEST_P(TierSchedules, GemmWithEdges) { runs(gemm_case(200, 72, 200, 2, 4)); }
 TEST_P(TierSchedules, Attention) { runs(attention_case(384, 256, 2)); }
 TEST_P(TierSchedules, RoleBarriersOrderPlainMemory) { runs(exchange_case(5), 3); }
 TEST_P(TierSchedules, ClusterReadsItsPeers) { runs(cluster_case()); }
+TEST_P(TierSchedules, ClusterSharesTheDepth) { runs(split_case(70, 20, 392, 2), 2); }
 
 }  // namespace
 }  // namespace iron::exec::tier

@@ -94,6 +94,16 @@ TEST(TierMutants, Exchange) {
             25);
 }
 
+TEST(TierMutants, SplitDepth) {
+  all_found(split_case(64, 16, 384, 2),
+            {{"1 later: pipe.expect #1", bytes_first},
+             {"2 later: pipe.expect #1", bytes_first},
+             {"3 earlier: pipe.release #1", later_release},  // before the wait: of the trip before
+             {"1 later: pipe.release #2", later_release},
+             {"2 later: pipe.release #2", later_release}},
+            39);
+}
+
 TEST(TierMutants, Cluster) {
   all_found(cluster_case(),
             {{"drop cluster.sync #2", own_end},

@@ -111,6 +111,12 @@ template <class T, class U> $fn U trips(T start, T end, T step) {
     {"Vec", "", R"(template <class T, int count, int align> struct alignas(align) Vec {
   T e[count];
 };)"},
+    {"in_panels", "",
+     R"(// Where an element of slots of rows x cols lies whose columns are in panels, one after another in their slot.
+template <int rows, int cols, int panel> $fn index_t in_panels(index_t i) {
+  const u32 line = (u32)i / cols, col = (u32)i % cols;
+  return (index_t)(((line / rows * (cols / panel) + col / panel) * rows + line % rows) * panel + col % panel);
+})"},
     {"swizzled", "",
      R"(// Where an element of a swizzled array lies: 16-byte chunks of a 128-byte row are permuted by the row's number.
 template <int size, int chunks> $fn index_t swizzled(index_t i) {

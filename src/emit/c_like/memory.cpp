@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "emit/c_like/rows.h"
+#include "ir/tier.h"
 
 namespace iron::emit::rows {
 
@@ -33,9 +34,20 @@ bool streams(Emitter& e, OpId id) {
 Expr plus(const Expr& index, u32 offset) {
   return offset == 0 ? index : binary(index, "+", raw(fmt::format("{}", offset)), Prec::sum);
 }
-Expr place(Emitter& e, OpId mem, const Expr& index) {
+// Copies and products see this array through views.
+bool viewed(const Emitter& e, OpId mem) {
+  const auto& users = e.users(mem);
+  return std::any_of(users.begin(), users.end(),
+                     [&](OpId use) { return e.kernel().op(use).code == Opcode::SharedView; });
+}
+// Row, column and slot first, then the panel that copies put them in, then the swizzle (D13).
+Expr place(Emitter& e, OpId mem, const Expr& position) {
   const auto t = e.kernel().type(mem);
-  if (t.swizzle == ir::Swizzle::none) return index;
+  if (t.swizzle == ir::Swizzle::none) return position;
+  const u32 panel = ir::panel_cols(t);
+  const Expr index = viewed(e, mem) && panel < t.cols
+                         ? e.call("in_panels", fmt::format("{}, {}, {}", t.rows, t.cols, panel), {position})
+                         : position;
   const int chunks = t.swizzle == ir::Swizzle::b128 ? 8 : t.swizzle == ir::Swizzle::b64 ? 4 : 2;
   return e.call("swizzled", fmt::format("{}, {}", dtype_size(t.elem), chunks), {index});
 }
@@ -61,7 +73,8 @@ void shared_new(Emitter& e, OpId id) {
   u64 count = op.imm;
   if (swizzled)
     count = (count * dtype_size(op.type.elem) + 127) / 128 * 128 / dtype_size(op.type.elem);  // whole rows of chunks
-  e.set(id, {raw(e.shared(id, "tile", op.type.elem, count, swizzled ? 1024 : 16))});
+  // Copies take a place that is a multiple of 128 bytes.
+  e.set(id, {raw(e.shared(id, "tile", op.type.elem, count, swizzled ? 1024 : viewed(e, id) ? 128 : 16))});
 }
 
 void array_new(Emitter& e, OpId id) {

@@ -116,6 +116,9 @@ constexpr Helper table[] = {
     {"chunk_at", "", R"(template <u32 pitch> $fn u32 chunk_at(u32 view, u32 row, u32 chunk) {
   return view + row * pitch + ((chunk ^ (row * pitch / 128u & (pitch / 16u - 1u))) << 4);
 })"},
+    {"store_pair", "", R"($fn void store_pair(u32 address, f32 a, f32 b) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" : : "r"(address), "f"(a), "f"(b) : "memory");
+})"},
     {"stmatrix_4", "", R"($fn void stmatrix_4(u32 address, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                : : "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");

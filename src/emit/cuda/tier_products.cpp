@@ -299,10 +299,44 @@ void packed_op(Emitter& e, OpId id) {
     e.define(id, "pair", out);
 }
 
+namespace {
+// f32: each thread's pairs of neighbours, 8 bytes a store.
+void put_pairs(Emitter& e, OpId id) {
+  const auto& k = e.kernel();
+  const OpId view = k.operand(id, 0);
+  const auto array = k.type(k.operand(view, 0)), t = k.type(view);
+  const u32 panel = ir::panel_cols(array), pitch = panel * dtype_size(t.elem);
+  const bool swizzled = t.swizzle != ir::Swizzle::none;
+  if (pitch % 8) e.refuse(id, "rows of an odd number of f32", "give the shared array an even number of columns");
+  const auto row = e.name(id, "u32", "put_row", raw("threadIdx.x % 128u / 32u * 16u + threadIdx.x % 32u / 4u"));
+  const auto pair = e.name(id, "u32", "put_pair", raw("threadIdx.x % 4u"));
+  for (u32 col = 0; col < t.cols; col += 8) {
+    const u64 base = col / panel * ir::panel_bytes(array);
+    const u32 first = col % panel / 4;  // chunk of 16 bytes
+    const std::string in_panel = base ? fmt::format("{} + {}u", e.value(view).text, base) : e.value(view).text;
+    const Expr at =
+        swizzled ? raw(fmt::format("{} + {} % 2u * 8u",
+                                   e.call("chunk_at", fmt::format("{}u", pitch),
+                                          {raw(in_panel), row, raw(fmt::format("{}u + {} / 2u", first, pair.text))})
+                                       .text,
+                                   pair.text))
+                 : raw(fmt::format("{} + {} * {}u + {}u + {} * 8u", in_panel, row.text, pitch, first * 16, pair.text));
+    const Expr address = e.name(id, "u32", "pair_at", at);
+    for (u32 half = 0; half < 2; ++half) {  // rows 8 apart share their swizzle
+      const Expr to = half ? binary(address, "+", raw(fmt::format("{}u", 8 * pitch)), Prec::sum) : address;
+      e.line(id,
+             e.call("store_pair", {to, e.arg(id, 1, col / 2 + 2 * half), e.arg(id, 1, col / 2 + 2 * half + 1)}).text +
+                 ";");
+    }
+  }
+}
+}  // namespace
+
 void frag_put(Emitter& e, OpId id) {
   const auto& k = e.kernel();
   const OpId view = k.operand(id, 0);
   const auto array = k.type(k.operand(view, 0)), t = k.type(view);
+  if (t.elem == DType::f32) return put_pairs(e, id);
   const u32 panel = ir::panel_cols(array), pitch = panel * dtype_size(t.elem);
   if (pitch > 128) e.refuse(id, "rows wider than a swizzle", "give the shared array Swizzle::b128");
   const auto thread = e.name(id, "u32", "put_row", raw("threadIdx.x % 128u / 32u * 16u + threadIdx.x % 16u"));
