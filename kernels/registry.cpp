@@ -14,7 +14,10 @@ const Registry& standard_library() {
     kernels::register_split_k_gemm(r);
     kernels::register_fused_gemm(r);
     kernels::register_gemm_tma(r);
+    kernels::register_gemm_tma_blocks(r);
+    kernels::register_split_k_tma(r);
     kernels::register_attention_tma(r);
+    kernels::register_attention_decode_tma(r);
     kernels::register_gemv(r);
     // quant, moe
     kernels::register_affine(r);

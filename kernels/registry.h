@@ -15,7 +15,10 @@ void register_gather_gemm(Registry& r);
 void register_split_k_gemm(Registry& r);
 void register_fused_gemm(Registry& r);
 void register_gemm_tma(Registry& r);
+void register_gemm_tma_blocks(Registry& r);
+void register_split_k_tma(Registry& r);
 void register_attention_tma(Registry& r);
+void register_attention_decode_tma(Registry& r);
 void register_gemv(Registry& r);
 // quant, moe
 void register_affine(Registry& r);

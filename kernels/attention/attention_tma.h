@@ -27,6 +27,13 @@ struct RowSoftmax {
     return e;
   }
   Rows<f32> total() const { return quad_sum(sum.value()); }
+  /// The state as a fragment of 8 columns: the largest score in column 0, the sum of weights in the others.
+  Frag<f32> columns() const {
+    const auto whole = total();
+    const Acc<f32> shape{whole.row_count(), 8};
+    const auto largest = top.value();
+    return where(shape.col() == 0u, largest, whole);
+  }
 
   Val<f32> scale;
   RowsVar<f32> top, sum, fix;
@@ -54,8 +61,9 @@ struct AttentionTma {
   AttentionTmaSpec spec;
 
   Grid grid() const {
-    const u32 tiles = (seq.value() + spec.rows - 1) / spec.rows * heads.value() * batch.value();
-    return {Threadgroups{std::min(spec.units, tiles)}, Threads{spec.threads}};
+    const u32 tiles =
+        (seq.value() + AttentionTmaSpec::rows - 1) / AttentionTmaSpec::rows * heads.value() * batch.value();
+    return {Threadgroups{std::min(spec.units, tiles)}, Threads{AttentionTmaSpec::threads}};
   }
 
   /// One block of rows of one head.
@@ -71,11 +79,11 @@ struct AttentionTma {
 
   void operator()() const {
     constexpr u32 rows = 64;  // of a warpgroup
-    Shared<T> sq{1, {spec.rows, hd}, Swizzle::b128}, so{2, {rows, hd}, Swizzle::b128};
-    Shared<T> sk{2, {spec.keys, hd}, Swizzle::b128}, sv{2, {spec.keys, hd}, Swizzle::b128};
+    Shared<T> sq{1, {AttentionTmaSpec::rows, hd}, Swizzle::b128}, so{2, {rows, hd}, Swizzle::b128};
+    Shared<T> sk{2, {AttentionTmaSpec::keys, hd}, Swizzle::b128}, sv{2, {AttentionTmaSpec::keys, hd}, Swizzle::b128};
     const Pipeline pq{1, "load", "math"}, pk{2, "load", "math"}, pv{2, "load", "math"};
     const Turns turn{"math"};
-    const auto row_blocks = ceil_div(seq, spec.rows);
+    const auto row_blocks = ceil_div(seq, AttentionTmaSpec::rows);
     const auto tiles = row_blocks * heads * batch;
 
     for (auto& role : roles({{"load", 1, Regs{24}, Issue::one}, {"math", 2, Regs{240}}})) {
@@ -85,9 +93,9 @@ struct AttentionTma {
           const auto at = place(t, row_blocks);
           const auto shared_head = at.head / group;
           const auto s = oq.acquire();
-          q.load(s, sq[s], {0u, at.block * spec.rows, at.head, at.batch});
+          q.load(s, sq[s], {0u, at.block * AttentionTmaSpec::rows, at.head, at.batch});
           for (auto i : range(at.blocks)) {
-            const auto first = (at.blocks - 1u - i) * spec.keys;
+            const auto first = (at.blocks - 1u - i) * AttentionTmaSpec::keys;
             const auto ks = ok.acquire();
             k.load(ks, sk[ks], {0u, first, shared_head, at.batch});
             const auto vs = ov.acquire();
@@ -99,8 +107,8 @@ struct AttentionTma {
         const auto wg = role.index();
         const auto mine = wg * rows;
         const Val<f32> scale(scale_log2);
-        Acc<f32> s{rows, spec.keys}, out{rows, hd};
-        FragVar<T> p{rows, spec.keys};
+        Acc<f32> s{rows, AttentionTmaSpec::keys}, out{rows, hd};
+        FragVar<T> p{rows, AttentionTmaSpec::keys};
         for (auto t : range(threadgroup_id(), tiles, threadgroups())) {
           const auto at = place(t, row_blocks);
           RowSoftmax soft{rows, scale};
@@ -115,7 +123,7 @@ struct AttentionTma {
             rk.release();
             const auto key = s.col();  // named: fragments are made in the order in which they are written
             const auto out_of_reach =
-                spec.causal ? key > s.row() + mine : key >= Val<Index>(seq) - (at.blocks - 1u) * spec.keys;
+                spec.causal ? key > s.row() + mine : key >= Val<Index>(seq) - (at.blocks - 1u) * AttentionTmaSpec::keys;
             const f32 none = -std::numeric_limits<f32>::infinity();
             const auto e = soft(where(out_of_reach, none, s.value()));
             p = cast<T>(e);
@@ -144,7 +152,7 @@ struct AttentionTma {
           reclaim(stage);
           const auto per_row = recip(soft.total());  // named: reading the accumulator is an effect, and keeps its place
           put(stage, cast<T>(out.value() * per_row));
-          o.store(stage, {0u, at.block * spec.rows + mine, at.head, at.batch});
+          o.store(stage, {0u, at.block * AttentionTmaSpec::rows + mine, at.head, at.batch});
         }
       }
     }

@@ -1,4 +1,6 @@
 // GEMM split over the depth: partial products in slices of their own, then sums of the slices in one order.
+#include "gemm/split_k.h"
+
 #include "gemm/oracle.h"
 #include "gemm/tile_gemm.h"
 #include "iron/library.h"
@@ -30,22 +32,6 @@ struct SteelGemmSplitK {
     tile.sum.zero();
     tile.multiply(from, end, block_rows(a, m0, m, k), block_columns(b, n0, n));
     tile.sum.store(Block(partials, (split * m + m0) * n + n0, n), valid(m, m0, spec.bm), valid(n, n0, spec.bn));
-  }
-};
-
-// c[i] = sum_s partials[s, i], s ascending      partials: [splits, count], c: [count]
-template <class T>
-struct SplitKAccum {
-  In<f32> partials;
-  Out<T> c;
-  Scalar<u32> splits;
-
-  void operator()() const {
-    const auto i = grid_thread_id();
-    const auto count = item_count();
-    Var<f32> sum{0.0f};
-    for (auto s : range(splits)) sum += partials[s * count + i];
-    c[i] = cast<T>(sum);
   }
 };
 

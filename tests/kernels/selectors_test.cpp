@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "attention/decode.h"
+#include "attention/decode_tma.h"
 #include "attention/prefill.h"
+#include "gemm/split_k_tma.h"
 #include "gemv/gemv.h"
 #include "norm/norm.h"
 
@@ -47,6 +49,46 @@ TEST(Selectors, SdpaDecode) {
   EXPECT_EQ(blocks, 1024u);
   EXPECT_THROW(sdpa_decode_for(6, 4, 100), Error);
   EXPECT_THROW(sdpa_decode_for(0, 4, 100), Error);
+}
+
+TEST(Selectors, SplitK) {
+  EXPECT_EQ(split_k_parts(96, 512, 2048, 132), 8u);  // 8 tiles ask for 33, a part has four of the 32 blocks
+  EXPECT_EQ(split_k_parts(64, 64, 16384, 132), 64u);
+  EXPECT_EQ(split_k_parts(16, 8192, 8192, 132), 5u);
+  EXPECT_EQ(split_k_parts(4096, 4096, 4096, 132), 1u);
+  EXPECT_EQ(split_k_parts(1, 1, 1, 132), 1u);
+  for (const u32 k : {1u, 64u, 65u, 4096u, 5120u, 16384u})
+    for (u32 tiles = 1; tiles < 300; ++tiles) {
+      const u32 parts = split_k_parts(64, 128 * tiles, k, 132), blocks = (k + 63) / 64;
+      EXPECT_GE(parts, 1u);
+      EXPECT_LE(parts, blocks);
+      EXPECT_LT((parts - 1) * ((blocks + parts - 1) / parts), blocks) << "an empty part: " << k << ", " << tiles;
+    }
+  EXPECT_EQ(split_k_tma_for(256, 96, 5120, 132).cluster, 8u);
+  EXPECT_EQ(split_k_tma_for(64, 64, 16384, 132).cluster, 8u);
+  EXPECT_EQ(split_k_tma_for(96, 512, 2048, 132).cluster, 4u);  // clusters of 8 would run in two waves
+  EXPECT_EQ(split_k_tma_for(128, 4096, 4096, 132).cluster, 2u);
+  const auto many = split_k_tma_for(64, 128 * 100, 4096, 132);
+  EXPECT_EQ(many.cluster, 1u);
+  EXPECT_EQ(many.splits, 3u);
+  EXPECT_THROW(split_k_tma_for(0, 64, 64, 132), Error);
+}
+
+TEST(Selectors, AttentionDecodeOfTheTier) {
+  EXPECT_EQ(attention_decode_for(256, 4096, 132).splits, 1u);
+  EXPECT_EQ(attention_decode_for(32, 8192, 132).cluster, 2u);  // 64 threadgroups draw what the memory gives
+  EXPECT_EQ(attention_decode_for(8, 8192, 132).cluster, 8u);
+  const auto one = attention_decode_for(1, 8192, 132);
+  EXPECT_EQ(one.cluster, 1u);
+  EXPECT_EQ(one.splits, 64u);
+  EXPECT_EQ(attention_decode_for(8, 100, 132).splits, 1u);  // one block of keys
+  for (const u32 pairs : {1u, 3u, 8u, 100u, 131u, 133u, 500u})
+    for (const u32 length : {1u, 127u, 129u, 1000u, 40000u}) {
+      const auto c = attention_decode_for(pairs, length, 132);
+      EXPECT_LE(c.splits, (length + 127) / 128) << pairs << ", " << length;
+      EXPECT_TRUE(c.cluster == 1 || (c.cluster == c.splits && c.cluster <= 8));
+    }
+  EXPECT_THROW(attention_decode_for(0, 1, 132), Error);
 }
 
 TEST(Selectors, SdpaPrefill) {
