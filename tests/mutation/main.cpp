@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   double threshold = 0.95;
   bool all = false;
   app.add_option("--seeded", o.sample, "try so many, chosen by a hash (default: every one)");
+  app.add_option("--tier", o.tier_sample, "try so many of the Hopper tier's kernels (default: every one)");
   app.add_option("--filter", o.filter, "only kernels whose name contains this");
   app.add_option("--explained", explained, "survivors with reasons");
   app.add_option("--threshold", threshold, "least score that passes");

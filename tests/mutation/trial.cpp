@@ -173,8 +173,7 @@ class Trial {
                              {step.grid.threads.x, step.grid.threads.y, step.grid.threads.z},
                              step.grid.items};
       std::vector<LaunchArg> args;
-      for (const auto& a : step.args)
-        args.push_back(a.scalar ? LaunchArg{nullptr, 0, a.bits} : LaunchArg{a.buffer.data, a.buffer.bytes, 0});
+      for (const auto& a : step.args) args.push_back(a.launch_arg(a.scalar ? nullptr : a.buffer.data));
       if (const auto refused = analysis::check(k.contract, g, args); !refused.empty()) {
         detail = refused[0].message;
         return Fate::killed_refused;
@@ -237,7 +236,6 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
   std::vector<Planned> plan;
   for (const auto& e : registry.entries()) {
     if (e.full_name().find(options.filter) == std::string::npos) continue;
-    if (!e.needs.empty()) continue;  // trials run in the interpreter
     try {
       const Trial trial(e);
       for (const auto& [key, s] : trial.kernels())
@@ -246,11 +244,16 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
       score.broken.push_back(fmt::format("{}: {}", e.full_name(), error.what()));
     }
   }
-  if (options.sample && options.sample < plan.size()) {
-    std::nth_element(plan.begin(), plan.begin() + static_cast<std::ptrdiff_t>(options.sample), plan.end(),
-                     [](const Planned& a, const Planned& b) { return a.order < b.order; });
-    plan.resize(options.sample);
-  }
+  const auto tier = std::partition(plan.begin(), plan.end(), [](const Planned& p) { return p.entry->needs.empty(); });
+  const auto sampled = [](auto begin, auto end, u64 most) {
+    if (most == 0 || most >= static_cast<u64>(end - begin)) return end;
+    const auto middle = begin + static_cast<std::ptrdiff_t>(most);
+    std::nth_element(begin, middle, end, [](const Planned& a, const Planned& b) { return a.order < b.order; });
+    return middle;
+  };
+  const auto tier_end = sampled(tier, plan.end(), options.tier_sample);
+  plan.erase(tier_end, plan.end());
+  plan.erase(sampled(plan.begin(), tier, options.sample), tier);
   std::sort(plan.begin(), plan.end(), [](const Planned& a, const Planned& b) {
     return std::tie(a.entry, a.key, a.mutation.at, a.mutation.fault, a.mutation.operand) <
            std::tie(b.entry, b.key, b.mutation.at, b.mutation.fault, b.mutation.operand);

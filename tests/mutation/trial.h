@@ -39,8 +39,9 @@ using Explained = std::vector<Explanation>;
 Explained read_explained(const std::string& path);
 
 struct TrialOptions {
-  u64 sample = 0;      ///< mutants to try, spread over all kernels by a hash of their names; 0: all
-  std::string filter;  ///< only kernels whose name contains it
+  u64 sample = 0;       ///< mutants to try, spread over all kernels by a hash of their names; 0: all
+  u64 tier_sample = 0;  ///< the same for kernels of the Hopper tier, each of which takes the interpreter seconds
+  std::string filter;   ///< only kernels whose name contains it
   Explained explained;
   u32 threads = 1;  ///< that try mutants, each those of one kernel
   std::function<void(u64 done, u64 all, const Verdict&)> progress;
