@@ -31,6 +31,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 
 import cases  # noqa: E402
+import tier_cases  # noqa: E402, F401: adds its cases
 import worlds  # noqa: E402
 
 import iron  # noqa: E402
