@@ -120,7 +120,9 @@ void add_joined(Registry& r, u32 cluster) {
   k.determinism("bitwise on one device: ranks are added in order");
   k.needs("roles");
   k.test("ragged on every side", gemm_limit,
-         [spec]<class T>(Gen& g) { return joined<T>(g, 71, 131, 64 * spec.cluster + 8, spec); });
+         [spec]<class T>(Gen& g) { return joined<T>(g, 71, 129, 128 * spec.cluster - 56, spec); });
+  k.test("whole tiles across", gemm_limit,
+         [spec]<class T>(Gen& g) { return joined<T>(g, 70, 128, 64 * spec.cluster + 8, spec); });
   k.test("ranks without terms", gemm_limit, [spec]<class T>(Gen& g) { return joined<T>(g, 5, 9, 72, spec); });
   k.bench("96 x 512 x 2048", [spec]<class T>(Gen& g) { return joined<T>(g, 96, 512, 2048, spec); });
   k.bench("256 x 96 x 5120", [spec]<class T>(Gen& g) { return joined<T>(g, 256, 96, 5120, spec); });
