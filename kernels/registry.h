@@ -23,6 +23,7 @@ void register_gemv(Registry& r);
 // quant, moe
 void register_affine(Registry& r);
 void register_qmv(Registry& r);
+void register_qmv_stream(Registry& r);
 void register_qvm(Registry& r);
 void register_qmm_tile(Registry& r);
 void register_dequant_gemv(Registry& r);

@@ -26,6 +26,7 @@ std::span<const GemmMember> gemm_members() {
                                 {"iron_gemm_tma_e4m3_cluster2", Rung::hopper, tma_e4m3},
                                 {"iron_gemm_tma_e4m3", Rung::hopper, tma_e4m3},
                                 {"iron_gemv_warp_rows", Rung::portable, vector_rows},
+                                {"iron_gemv_stream", Rung::portable, vector_rows},
                                 {"iron_gemv", Rung::portable, vector},
                                 {"iron_gemm", Rung::portable, weights}};
     for (const auto& c : steel_gemm_members()) all.push_back({"iron_" + c.name, Rung::portable, rows});

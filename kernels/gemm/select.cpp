@@ -54,8 +54,11 @@ std::string hopper_obstacle(const GemmMember& member, const GemmProblem& p, std:
 std::string portable_obstacle(const GemmMember& member, const GemmProblem& p, u32 units) {
   if (member.form.m.empty() || member.kernel.starts_with("iron_gemv")) {
     if (p.m != 1) return fmt::format("it multiplies one row, there are {}", p.m);
-    const bool warp_rows = member.kernel == "iron_gemv_warp_rows";
-    if ((gemv_for(p.n, p.k) == GemvForm::warp_rows) != warp_rows)
+    const auto form = member.kernel == "iron_gemv_warp_rows" ? GemvForm::warp_rows
+                      : member.kernel == "iron_gemv_stream"  ? GemvForm::stream
+                                                             : GemvForm::rows;
+    // An operand at an odd address is not streamed.
+    if (gemv_for(p.n, p.k, dtype_size(p.input), p.aligned ? units : 1) != form)
       return fmt::format("{} rows of B with {} terms are better shared out otherwise", p.n, p.k);
     return {};
   }

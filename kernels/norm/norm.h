@@ -5,49 +5,45 @@
 
 #include "iron/dsl.h"
 #include "norm/inverse_rms.h"
-#include "rows.h"
+#include "row_registers.h"
 
 namespace iron::kernels {
 
 // All forms: sums in f32, eps inside the root, one rounding at the store; NaN and infinities spread over their row.
 
 /// y[r, i] = x[r, i] * rsqrt(mean_i x[r, i]^2 + eps) * weight[i]        x, y: [rows, n], weight: [n]
-/// A thread keeps `per_thread` consecutive elements in registers: x is read once. n is a multiple of 32 * per_thread,
-/// at most 1024 * per_thread. Zhang and Sennrich 2019, eq. 4.
+/// A thread keeps `per_thread` elements in registers (row_registers.h) and adds their squares in that order: x is read
+/// once. n is a multiple of 32 * per_thread, at most 1024 * per_thread. Zhang and Sennrich 2019, eq. 4.
 template <class T>
 struct RmsNormRows {
   static constexpr Mode mode = Mode::Threadgroup;
-  struct Spec {
-    u32 per_thread = 4;
-  } spec;
 
   In<T> x, weight;
   Out<T> y;
   Scalar<u32> n;
   Scalar<f32> eps;
+  u32 per_thread = 4;
 
-  Grid grid() const { return row_groups(y.size(), n.value(), n.value() / spec.per_thread); }
+  Grid grid() const { return register_row_groups(y.size(), n.value(), per_thread); }
 
   void operator()() const {
     const auto row = threadgroup_id() * n;
-    const auto first = thread_id() * spec.per_thread;
-    std::vector<Val<f32>> v;
-    Var<f32> sum{0.0f};
-    for (u32 k = 0; k < spec.per_thread; ++k) {
-      v.push_back(cast<f32>(x[row + first + k]));
-      sum += v.back() * v.back();
-    }
-    const auto scale = inverse_rms(threadgroup_sum(sum), n, eps);
-    for (u32 k = 0; k < spec.per_thread; ++k) y[row + first + k] = cast<T>(v[k] * scale * cast<f32>(weight[first + k]));
+    const auto v = load_part(x, row, per_thread);
+    const auto w = load_part(weight, constant<Index>(0), per_thread);
+    std::vector<Val<f32>> sums{v[0] * v[0]};
+    for (u32 k = 1; k < per_thread; ++k) sums.push_back(sums.back() + v[k] * v[k]);
+    const auto scale = inverse_rms(threadgroup_sum(sums.back()), n, eps);
+    store_part(y, row, per_thread, [&](u32 k) { return v[k] * scale * w[k]; });
   }
 };
 
 /// The geometry for rows of n elements.
-enum class RmsNormForm : u8 { small, rows, wide };
-/// small: 2 elements a thread; rows: 4 a thread; wide: any n, by striding.
+enum class RmsNormForm : u8 { small, rows, registers, wide };
+/// small: 2 elements a thread; rows: 4 a thread; registers: 32 a thread; wide: any n, by striding.
 constexpr RmsNormForm rms_norm_for(u32 n) {
   if (n >= 64 && n <= 512 && n % 64 == 0) return RmsNormForm::small;
   if (n >= 128 && n <= 4096 && n % 128 == 0) return RmsNormForm::rows;
+  if (fits_registers(n, 32)) return RmsNormForm::registers;
   return RmsNormForm::wide;
 }
 
@@ -215,5 +211,45 @@ struct LayerNorm {
     }
   }
 };
+
+/// As LayerNorm, for n a multiple of 32 * per_thread up to 1024 * per_thread: both passes are over registers, each
+/// thread's elements in their order (row_registers.h), so that x is read once.
+template <class T>
+struct LayerNormRegisters {
+  static constexpr Mode mode = Mode::Threadgroup;
+
+  In<T> x, weight, bias;
+  Out<T> y;
+  Scalar<u32> n;
+  Scalar<f32> eps;
+  u32 per_thread = 32;
+
+  Grid grid() const { return register_row_groups(y.size(), n.value(), per_thread); }
+
+  void operator()() const {
+    const auto row = threadgroup_id() * n;
+    const auto count = cast<f32>(n);
+    const auto v = load_part(x, row, per_thread);
+    std::vector<Val<f32>> sums{v[0]}, centred, squares;
+    for (u32 k = 1; k < per_thread; ++k) sums.push_back(sums.back() + v[k]);
+    const auto mean = threadgroup_sum(sums.back()) / count;
+    for (u32 k = 0; k < per_thread; ++k) {
+      const Val<f32> d = v[k] - mean;
+      centred.push_back(d);
+      squares.push_back(k == 0 ? d * d : squares.back() + d * d);
+    }
+    const auto scale = rsqrt(threadgroup_sum(squares.back()) / count + eps);
+    const auto w = load_part(weight, constant<Index>(0), per_thread),
+               b = load_part(bias, constant<Index>(0), per_thread);
+    store_part(y, row, per_thread, [&](u32 k) { return centred[k] * scale * w[k] + b[k]; });
+  }
+};
+
+/// The geometry for rows of n elements.
+enum class LayerNormForm : u8 { registers, any };
+/// registers: 32 elements a thread, rows of at least two simdgroups; any: any n, by striding.
+constexpr LayerNormForm layer_norm_for(u32 n) {
+  return n >= 2048 && fits_registers(n, 32) ? LayerNormForm::registers : LayerNormForm::any;
+}
 
 }  // namespace iron::kernels

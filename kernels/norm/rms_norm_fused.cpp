@@ -51,7 +51,7 @@ Case plain(Gen& g, u32 rows, u32 n, u32 per_thread) {
   const auto y = g.output<T>(rows, n);
   auto want = normed([&](u64 i) { return x.at(i); }, rows, n);
   for (u64 i = 0; i < want.size(); ++i) want[i] *= w.at(i % n);
-  return Case{RmsNormRows<T>{.spec = {per_thread}, .x = x, .weight = w, .y = y, .n = n, .eps = eps}}.expect(
+  return Case{RmsNormRows<T>{.x = x, .weight = w, .y = y, .n = n, .eps = eps, .per_thread = per_thread}}.expect(
       "y", std::move(want));
 }
 template <class T>
@@ -111,12 +111,20 @@ void register_rms_norm_fused(Registry& r) {
   rows4.test("longest row", limit, []<class T>(Gen& g) { return plain<T>(g, 2, 4096, 4); });
   rows4.bench("1024 x 1024", []<class T>(Gen& g) { return plain<T>(g, 1024, 1024, 4).computes(4.0 * mega); });
 
-  auto small = r.kernel<RmsNormRows>("rms_norm_small", "norm", all, [](auto& k) { k.spec.per_thread = 2; });
+  auto small = r.kernel<RmsNormRows>("rms_norm_small", "norm", all, [](auto& k) { k.per_thread = 2; });
   small.doc("RMS norm of short rows [rows, n], 2 elements a thread in registers; n a multiple of 64 up to 2048.");
   small.shapes("x, y: [..., n]; weight: [n]");
   small.test("one simdgroup a row", limit, []<class T>(Gen& g) { return plain<T>(g, 5, 64, 2); });
   small.test("five simdgroups a row", limit, []<class T>(Gen& g) { return plain<T>(g, 3, 320, 2); });
   small.bench("16384 x 64", []<class T>(Gen& g) { return plain<T>(g, 16384, 64, 2).computes(4.0 * mega); });
+
+  auto held = r.kernel<RmsNormRows>("rms_norm_registers", "norm", all, [](auto& k) { k.per_thread = 32; });
+  held.doc("RMS norm of long rows [rows, n], 32 elements a thread in registers; n a multiple of 1024 up to 32768.");
+  held.shapes("x, y: [..., n]; weight: [n]");
+  held.test("eight simdgroups a row", limit, []<class T>(Gen& g) { return plain<T>(g, 2, 8192, 32); });
+  held.test("one simdgroup a row", limit, []<class T>(Gen& g) { return plain<T>(g, 3, 1024, 32); });
+  held.test("longest row", limit, []<class T>(Gen& g) { return plain<T>(g, 1, 32768, 32); });
+  held.bench("128 x 8192", []<class T>(Gen& g) { return plain<T>(g, 128, 8192, 32).computes(4.0 * mega); });
 
   auto residual = r.kernel<RmsNormResidual>("rms_norm_residual", "norm", all);
   residual.doc("Residual plus the RMS norm of rows [rows, n] of any length, with one rounding.");

@@ -170,6 +170,32 @@ TEST(CudaText, ParenthesesFollowTheGrammar) {
   EXPECT_NE(s.find("z[0] = -(-(c - (c - 1.0f)));"), std::string::npos) << s;
 }
 
+// Pairs of bf16 are read as words, a mask and bits under it are one instruction, and so is a clamp.
+TEST(CudaText, FewInstructionsAnElement) {
+  const auto s = kernel_text(cuda(R"(kernel @k(%x: in bf16, %w: in u32, %y: out f32, %z: out u32) elementwise exact {
+  %i = grid_thread_id : index
+  %0 = mul %i, 2 : index
+  %1 = load<align 4> %x[%0] : bf16x2
+  %2 = vec.extract<1> %1 : bf16
+  %3 = cast %2 : f32
+  %4 = lt %3, 89.0:f32 : bool
+  %5 = select %4, %3, 89.0:f32 : f32
+  %6 = gt %5, 0.0:f32 : bool
+  %7 = select %6, %5, 0.0:f32 : f32
+  store %y[%i], %7
+  %8 = load %w[%i] : u32
+  %9 = and %8, 491520:u32 : u32
+  %10 = or %9, 1065353216:u32 : u32
+  store %z[%i], %10
+}
+)"));
+  EXPECT_NE(s.find("const Vec<u32, 1, 4> x_vec = *(const Vec<u32, 1, 4>*)(x + t);"), std::string::npos) << s;
+  EXPECT_NE(s.find("widen(bf16{(u16)(x_vec.e[0] >> 16)})"), std::string::npos) << s;
+  EXPECT_NE(s.find("min_f32("), std::string::npos) << s;
+  EXPECT_EQ(s.find("max_f32("), std::string::npos) << s;  // the zero of either sign would differ
+  EXPECT_NE(s.find("and_or(w_at, 491520u, 1065353216u)"), std::string::npos) << s;
+}
+
 TEST(CudaText, LargeThreadgroupMemoryIsDynamic) {
   const auto s = cuda(R"(kernel @k(%y: out f32) threadgroup exact {
   %s = shared.new<20000> : shared f32

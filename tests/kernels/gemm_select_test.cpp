@@ -112,7 +112,7 @@ TEST(SelectGemm, PortableOtherwiseAndSaysWhy) {
 }
 
 TEST(SelectGemm, OtherLayoutsAndSingleRows) {
-  EXPECT_EQ(chosen(problem(1, 8192, 8192)), "iron_gemv_bf16");
+  EXPECT_EQ(chosen(problem(1, 8192, 8192)), "iron_gemv_stream_bf16");
   EXPECT_EQ(chosen(problem(1, 10240, 320)), "iron_gemv_warp_rows_bf16");
   EXPECT_EQ(chosen(problem(1, 8192, 8192), "generic", 1), "iron_gemv_bf16");
   auto columns = problem(4096, 4096, 4096);
@@ -228,7 +228,7 @@ TEST(SelectGemm, ReadsOperandsFromALaunch) {
     if (!member) continue;
     const auto kernel = e.instance();
     void* const at = reinterpret_cast<void*>(std::uintptr_t{4096});
-    const u32 m = member->form.m.empty() || e.name == "iron_gemv_warp_rows" ? 1 : 48;
+    const u32 m = member->form.m.empty() || e.name == "iron_gemv_warp_rows" || e.name == "iron_gemv_stream" ? 1 : 48;
     bind_gemm(*kernel, member->form, m, 32, 64, at, static_cast<std::byte*>(at) + 8192,
               static_cast<std::byte*>(at) + 65544);
     const auto o = gemm_operands(e, kernel->arguments());

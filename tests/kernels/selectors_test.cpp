@@ -7,6 +7,7 @@
 #include "gemm/split_k_tma.h"
 #include "gemv/gemv.h"
 #include "norm/norm.h"
+#include "softmax/select.h"
 
 namespace iron::kernels {
 namespace {
@@ -17,21 +18,39 @@ TEST(Selectors, RmsNorm) {
   EXPECT_EQ(rms_norm_for(576), RmsNormForm::wide);
   EXPECT_EQ(rms_norm_for(640), RmsNormForm::rows);
   EXPECT_EQ(rms_norm_for(4096), RmsNormForm::rows);
-  EXPECT_EQ(rms_norm_for(8192), RmsNormForm::wide);
+  EXPECT_EQ(rms_norm_for(8192), RmsNormForm::registers);
+  EXPECT_EQ(rms_norm_for(33 * 1024), RmsNormForm::wide);
+  EXPECT_EQ(rms_norm_for(8200), RmsNormForm::wide);
   EXPECT_EQ(rms_norm_for(33), RmsNormForm::wide);
   for (u32 n = 1; n <= 10000; ++n) {
     const auto form = rms_norm_for(n);
     if (form == RmsNormForm::wide) continue;
-    const u32 per_thread = form == RmsNormForm::small ? 2 : 4;
+    const u32 per_thread = form == RmsNormForm::small ? 2 : form == RmsNormForm::rows ? 4 : 32;
     EXPECT_EQ(n % (32 * per_thread), 0u) << n;
     EXPECT_LE(n / per_thread, 1024u) << n;
   }
 }
 
 TEST(Selectors, Gemv) {
-  EXPECT_EQ(gemv_for(10240, 320), GemvForm::warp_rows);
-  EXPECT_EQ(gemv_for(4096, 4096), GemvForm::rows);
-  EXPECT_EQ(gemv_for(1, 320), GemvForm::rows);
+  EXPECT_EQ(gemv_for(10240, 320, 4, 132), GemvForm::warp_rows);
+  EXPECT_EQ(gemv_for(4096, 4096, 2, 132), GemvForm::stream);
+  EXPECT_EQ(gemv_for(4096, 4100, 4, 132), GemvForm::stream);
+  EXPECT_EQ(gemv_for(4096, 4100, 2, 132), GemvForm::rows);
+  EXPECT_EQ(gemv_for(1, 320, 4, 132), GemvForm::rows);
+  EXPECT_EQ(gemv_for(4096, 4096, 2, 1), GemvForm::rows);
+}
+
+TEST(Selectors, RowsInRegisters) {
+  EXPECT_EQ(softmax_for(8192), SoftmaxForm::registers);
+  EXPECT_EQ(softmax_for(1024), SoftmaxForm::any);
+  EXPECT_EQ(softmax_for(8000), SoftmaxForm::any);
+  EXPECT_EQ(softmax_for(65536), SoftmaxForm::any);
+  EXPECT_EQ(layer_norm_for(32768), LayerNormForm::registers);
+  EXPECT_EQ(layer_norm_for(0), LayerNormForm::any);
+  EXPECT_EQ(register_row_groups(4 * 8192, 8192, 32).threads.x, 256u);
+  EXPECT_EQ(register_row_groups(0, 0, 32).groups.x, 0u);
+  EXPECT_THROW(register_row_groups(4 * 8200, 8200, 32), Error);  // would leave elements of each row to nobody
+  EXPECT_THROW(register_row_groups(65536, 65536, 32), Error);
 }
 
 TEST(Selectors, SdpaDecode) {

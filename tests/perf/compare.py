@@ -10,6 +10,8 @@ measures:
 * arms run interleaved, A B A B, and the order turns round from one round to the next;
 * memory-bound cases rotate through copies that together exceed three times the last-level cache;
 * on a GPU one sample replays a graph of at least 20 launches, so that the host's speed does not count;
+* a case that memory bounds has one arm more, a plain copy or read of as many bytes ("copy", "read"); and on a GPU the
+  record holds what a sum of 4 GiB reaches;
 * a ratio is peer's time over Iron's, above 1 where Iron is faster: median of the rounds, quartiles, and minimum over
   minimum. Where the quartiles straddle 1 or fewer than 5 rounds ran, nothing is claimed ("~").
 
@@ -78,6 +80,7 @@ def run_case(world, case, options):
             arms[name] = launch
     if "iron" not in arms:
         return {"wrong": wrong}
+    arms |= case.ceilings
     times = sample(world, case, arms, options.rounds, options.seconds)
     result = {"wrong": wrong, "sets": case.sets, "bytes": case.bytes, "flops": case.flops, "clock": world.clock(),
               "us": {name: {"median": statistics.median(t) * 1e6, "min": min(t) * 1e6, "rounds": [round(x * 1e6, 4) for x in t]} for name, t in times.items()},
@@ -136,6 +139,8 @@ def main():
     record = {"what": "Iron beside its peers", "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               "command": " ".join(["compare.py", *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])]), "device": world.describe(), "host": platform.machine(),
               "iron": {"version": iron.version(), **git_state()}, "peers": world.versions(), "rounds": options.rounds, "cases": {}, "skipped": {}}
+    record["bandwidth_gb_s"] = world.bandwidth()
+    world.forget()
     print(f"{record['device']}; {', '.join(f'{k} {v}' for k, v in record['peers'].items())}; ratio = peer / Iron, above 1: Iron is faster")
     wrong = ran = 0
     for make in chosen:

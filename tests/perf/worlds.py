@@ -49,6 +49,24 @@ class NumpyWorld:
             return None
         return float((self.np.abs(got - want) / self.np.maximum(1, self.np.abs(want))).max())
 
+    def words(self, count):
+        """`count` zeroed words of 64 bits: how they are cleared, and parts of them as u64 or u32."""
+        array = self.np.zeros(count, self.np.uint64)
+        return lambda: array.fill(0), lambda dtype, at, n: array[at:].view({"u64": self.np.uint64, "u32": self.np.uint32}[dtype])[:n]
+
+    def copy(self, bytes, sets):
+        """launch(set) that copies half of the bytes: as many are moved."""
+        half = [self.np.ones(bytes // 8, self.np.float32) for _ in range(2 * sets)]
+        return lambda i: self.np.copyto(half[2 * i], half[2 * i + 1])
+
+    def read(self, bytes, sets):
+        """launch(set) that sums as many bytes."""
+        arrays = [self.np.ones(bytes // 4, self.np.float32) for _ in range(sets)]
+        return lambda i: self.np.add.reduce(arrays[i])
+
+    def bandwidth(self):
+        return {}
+
     def timer(self, launch, sets):
         return HostTimer(launch, sets)
 
@@ -109,6 +127,32 @@ class TorchWorld:
 
     def normal(self, shape, dtype, scale=1.0):
         return (self.torch.randn(shape, device="cuda") * scale).to(self.element_types[dtype])
+
+    def integers(self, shape, dtype):
+        """All bits random."""
+        return self.torch.randint(-(2**31), 2**31, shape, device="cuda", dtype=self.torch.int32).view(self.element_types[dtype])
+
+    def words(self, count):
+        """`count` zeroed words of 64 bits: how they are cleared, and parts of them as u64 or u32."""
+        tensor = self.torch.zeros(count, device="cuda", dtype=self.torch.int64)
+        types = {"u64": self.torch.uint64, "u32": self.torch.uint32}
+        return tensor.zero_, lambda dtype, at, n: tensor[at:].view(types[dtype])[:n]
+
+    def copy(self, bytes, sets):
+        """launch(set) that copies half of the bytes: as many are moved."""
+        half = [self.normal((bytes // 8,), "f32") for _ in range(2 * sets)]
+        return lambda i: half[2 * i].copy_(half[2 * i + 1])
+
+    def read(self, bytes, sets):
+        """launch(set) that sums as many bytes."""
+        tensors = [self.normal((bytes // 4,), "f32") for _ in range(sets)]
+        return lambda i: self.torch.sum(tensors[i])
+
+    def bandwidth(self):
+        """GB/s of a sum over 4 GiB: the ceiling of reading at large sizes."""
+        a = self.normal((1 << 30,), "f32")
+        timer = GraphTimer(self.torch, lambda _: self.torch.sum(a), 1)
+        return {"read": round((4 << 30) / min(timer(1) for _ in range(3)) * 1e-9, 1)}
 
     def poisoned(self, shape, dtype):
         return self.torch.full(shape, float("nan"), device="cuda", dtype=self.element_types[dtype])

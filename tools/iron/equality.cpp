@@ -16,14 +16,6 @@ namespace iron::tool {
 
 namespace {
 
-// Kernels whose results may differ between devices though no op of theirs says so. The list shall only get shorter.
-struct Exception {
-  std::string_view kernel, why;
-};
-constexpr Exception exceptions[] = {
-    {"iron_scan_lookback_f32", "a tile adds whole prefixes or single sums, whichever it finds first"},
-};
-
 template <class T, class IsNan>
 void canonical(std::string& bytes, T quiet, IsNan is_nan) {
   for (std::size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
@@ -62,9 +54,7 @@ std::string result_digest(const Case& c) {
   return hash128(std::string_view(all)).hex();
 }
 
-std::optional<std::string> exempt_from_equality(const KernelEntry& e, const Case& c, const std::string& backend) {
-  for (const auto& x : exceptions)
-    if (e.full_name().starts_with(x.kernel)) return std::string(x.why);
+std::optional<std::string> exempt_from_equality(const Case& c, const std::string& backend) {
   for (const auto& step : c.steps) {
     const auto compiled = runtime::compile_for(backend, step.record());
     std::optional<std::string> why;

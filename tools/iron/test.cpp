@@ -152,7 +152,7 @@ class TestRun {
       if (expected.empty()) return;
       row.equality = digest == expected ? Row::equal : Row::different;
       if (row.equality == Row::equal) return;
-      if (const auto why = exempt_from_equality(*row.source->entry, c, options_.backend)) {
+      if (const auto why = exempt_from_equality(c, options_.backend)) {
         row.equality = Row::exempt;
         exempt_[*why].insert(row.source->entry->full_name());
         return;

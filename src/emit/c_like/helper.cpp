@@ -52,6 +52,7 @@ template <class T> $fn T irem(T a, T b) {
     {"ldexp_f32", "power_f32 abs_f32",
      R"(// a * 2^n with one rounding: every product but the last is exact, or the result is zero anyway.
 $fn f32 ldexp_f32(f32 a, i32 n) {
+  if (n >= -126 && n <= 127) return a * as_f32((u32)(n + 127) << 23);
   if (n >= -149 && n <= 127) return a * power_f32(n);
   for (int turn = 0; turn < 2 && n > 127; ++turn) a *= power_f32(127), n -= 127;
   for (int turn = 0; turn < 2 && n < -149; ++turn) {

@@ -110,7 +110,20 @@ void vector_load(Emitter& e, OpId id, std::vector<Expr>& lanes) {
     for (u32 lane = 0; lane < t.lanes; ++lane) lanes.push_back(element(e, mem, plus(index, lane)));
     return;
   }
+  // Pairs of bf16 arrive as words: the upper one widens by one mask, where a half of its own takes a move and a shift.
+  const bool words = t.elem == DType::bf16 && count % 2 == 0;
   for (u32 first = 0; first < t.lanes; first += count) {
+    if (words) {
+      const std::string type = vec_type(e, DType::u32, count / 2);
+      const std::string pointer =
+          fmt::format("(const {}*)({})", type,
+                      binary(raw(e.value(mem).text), "+", place(e, mem, plus(index, first)), Prec::sum).text);
+      const Expr value = streams(e, id) ? e.call("load_stream", {raw(pointer)}) : raw("*" + pointer);
+      const Expr piece = e.name(id, type, name_of(e, mem) + "_vec", value);
+      for (u32 lane = 0; lane < count; ++lane)
+        lanes.push_back(raw(fmt::format("bf16{{(u16)({}.e[{}]{})}}", piece.text, lane / 2, lane % 2 ? " >> 16" : "")));
+      continue;
+    }
     const std::string pointer = piece_pointer(e, mem, plus(index, first), count, true);
     const Expr value = streams(e, id) ? e.call("load_stream", {raw(pointer)}) : raw("*" + pointer);
     const Expr piece = e.name(id, vec_type(e, t.elem, count), name_of(e, mem) + "_vec", value);

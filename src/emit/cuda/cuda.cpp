@@ -24,6 +24,7 @@ constexpr Table make_cuda_table() {
   t[Fence] = statement_row(cuda::fence);
   t[Prefetch] = statement_row(cuda::prefetch, true);
   t[Check] = statement_row(cuda::check, true);
+  t[Or] = value_row(cuda::masked_or), t[Select] = value_row(cuda::clamping_select);
   t[Print] = statement_row(cuda::print, true);
   t[Roles] = statement_row(cuda::roles), t[RoleIndex] = statement_row(cuda::role_index);
   t[RoleBarrier] = statement_row(cuda::role_barrier), t[ClusterRank] = statement_row(cuda::cluster_rank);

@@ -1,4 +1,6 @@
 // CUDA's primitives: 16-bit floats by PTX conversions, saturating casts, shuffles, approximate instructions.
+#include <bit>
+
 #include "emit/cuda/rows.h"
 
 namespace iron::emit::cuda {
@@ -148,6 +150,13 @@ $fn u16 bits_of(bf16 a) { return a.bits; })"},
   return out;
 })"},
 
+    {"and_or", "", R"(// (a & mask) | bits in one instruction: ptxas makes two of two constants by itself.
+$fn u32 and_or(u32 a, u32 mask, u32 bits) {
+  u32 out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(out) : "r"(a), "r"(mask), "r"(bits));
+  return out;
+})"},
+
     {"popcount_32", "", "$fn u32 popcount_32(u32 a) { return (u32)__popc(a); }"},
     {"popcount_64", "", "$fn u32 popcount_64(u64 a) { return (u32)__popcll(a); }"},
     {"clz_32", "", "$fn u32 clz_32(u32 a) { return (u32)__clz((i32)a); }"},
@@ -232,6 +241,34 @@ template <class T> union Streamed {
     {"prefetch", "", R"($fn void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" : : "l"(p)); })"},
 };
 }  // namespace
+
+// An or whose other operand is a mask that nobody else needs: one three-input instruction.
+Expr masked_or(Emitter& e, const LaneCall& c) {
+  const auto& k = e.kernel();
+  if (c.id == ir::none || c.type != DType::u32 || k.type(c.id).lanes != 1) return rows::bitwise(e, c);
+  const ir::OpId masked = k.operand(c.id, 0);
+  const bool fits = k.op(masked).code == ir::Opcode::And && e.used_once_here(masked) &&
+                    k.op(k.operand(masked, 1)).code == ir::Opcode::Const &&
+                    k.op(k.operand(c.id, 1)).code == ir::Opcode::Const;
+  if (!fits) return rows::bitwise(e, c);
+  return e.call("and_or", {e.arg(masked, 0), e.arg(masked, 1), c.args[1]});
+}
+
+// x < c ? x : c and x > c ? x : c are one instruction here: min and max give c for NaN too, and c is no zero.
+Expr clamping_select(Emitter& e, const LaneCall& c) {
+  const auto& k = e.kernel();
+  if (c.id == ir::none || c.type != DType::f32 || k.type(c.id).lanes != 1) return rows::select(e, c);
+  const ir::OpId test = k.operand(c.id, 0), x = k.operand(c.id, 1), limit = k.operand(c.id, 2);
+  const auto code = k.op(test).code;
+  const f32 value = std::bit_cast<f32>(static_cast<u32>(k.op(limit).imm));
+  const auto is_limit = [&](ir::OpId v) {
+    return k.op(v).code == ir::Opcode::Const && k.op(v).imm == k.op(limit).imm && value == value && value != 0.0f;
+  };
+  const bool clamps = (code == ir::Opcode::Lt || code == ir::Opcode::Gt) && k.operand(test, 0) == x &&
+                      is_limit(limit) && is_limit(k.operand(test, 1));
+  if (!clamps) return rows::select(e, c);
+  return e.call(code == ir::Opcode::Lt ? "min_f32" : "max_f32", {c.args[1], c.args[2]});
+}
 
 std::span<const Helper> helpers() { return table; }
 

@@ -17,6 +17,8 @@ void fence(Emitter&, ir::OpId);
 void prefetch(Emitter&, ir::OpId);
 void check(Emitter&, ir::OpId);
 void print(Emitter&, ir::OpId);
+Expr masked_or(Emitter&, const LaneCall&);
+Expr clamping_select(Emitter&, const LaneCall&);
 
 // tier.cpp
 void roles(Emitter&, ir::OpId);
