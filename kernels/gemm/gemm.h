@@ -66,6 +66,6 @@ GemmChoice steel_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 cores = 1);
 /// The blocking for a CPU with that many worker threads: one simdgroup a threadgroup, blocks as large as the second
 /// cache level bears, rows near an even share of M and a multiple of 6 (the register block's rows), and at least two
 /// threadgroups a worker where the shape allows it. LIB03 for a zero dimension.
-GemmSpec cpu_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 workers = 1);
+GemmSpec cpu_gemm_for(u32 m, u32 n, u32 k, u32 workers = 1);
 
 }  // namespace iron::kernels

@@ -86,6 +86,11 @@ V Arith::compare(Opcode code, DType elem, V a, V b) {
 }
 
 V Arith::min_max(bool max, V a, V b) {
+  // Beside a number other than zero a NaN gives the number, which is what a comparison gives that fails.
+  f64 number = 0;
+  if (c_.constant_real(a, number)) std::swap(a, b);
+  if (c_.constant_real(b, number) && number == number && number != 0)
+    return c_.select(c_.cmp(max ? Cmp::ogt : Cmp::olt, a, b), a, b);
   V r = c_.select(c_.cmp(max ? Cmp::ogt : Cmp::olt, a, b), a, b);
   // Equal operands differ at most in the sign of zero; a NaN in b gives a (a NaN in a has given b already).
   V ia = as_int(a), ib = as_int(b);

@@ -151,6 +151,16 @@ bool Code::constant_int(V v, iron::i64& out) const {
   return true;
 }
 
+bool Code::constant_real(V v, f64& out) const {
+  auto* c = dyn_cast<Constant>(v);
+  if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
+  const auto* number = dyn_cast_or_null<ConstantFP>(c);
+  if (!number) return false;
+  out = number->getType()->isFloatTy() ? f64{number->getValueAPF().convertToFloat()}
+                                       : number->getValueAPF().convertToDouble();
+  return true;
+}
+
 V Code::integer(Num n, u64 value, u32 l) {
   Constant* c = ConstantInt::get(type(n), value);
   return l ? ConstantVector::getSplat(ElementCount::getFixed(l), c) : c;

@@ -74,7 +74,8 @@ class Code {
   Num num(V v) const;
   u32 lanes(V v) const;  ///< 0 for scalars
   bool is_constant(V v) const;
-  bool constant_int(V v, i64& out) const;  ///< scalars and splats
+  bool constant_int(V v, i64& out) const;   ///< scalars and splats
+  bool constant_real(V v, f64& out) const;  ///< f32 and f64, likewise
 
   V integer(Num n, u64 bits, u32 lanes = 0);
   V real(Num n, f64 value, u32 lanes = 0);

@@ -189,7 +189,10 @@ void Lowering::segment(const std::vector<OpId>& ops, const std::vector<OpId>& es
     look(id);
     for (u32 i = 0; i < k_.op(id).region_count; ++i) k_.walk(k_.region_of(id, i), look);
   }
-  u32 width = whole_simdgroups ? 32 / lanes_ : size < 8 ? 4 : 2;
+  // Chains as long as an exponential keep a processor busy only several at a time; the ragged rest need not.
+  constexpr u32 short_body = 8, long_body = 64;
+  const bool wide = size < short_body || (size <= long_body && !masked_only_);
+  u32 width = whole_simdgroups ? 32 / lanes_ : wide ? 4 : 2;
   while (!whole_simdgroups && width > 1 && (width * lanes_ > 32 || count_ % (width * lanes_) != 0)) width /= 2;
   const u32 span = width * lanes_;
 

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/CodeGen/MachineModuleInfo.h>
+#include <llvm/CodeGen/Passes.h>
+#include <llvm/CodeGen/TargetPassConfig.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -83,12 +86,27 @@ void optimise(llvm::Module& m, TargetMachine& tm) {
 /// one.
 constexpr unsigned most_instructions = 12'000;
 
-void emit(llvm::Module& m, TargetMachine& tm, CodeGenFileType type, SmallVectorImpl<char>& out) {
+void emit(llvm::Module& m, TargetMachine& tm, CodeGenFileType type, bool schedule, SmallVectorImpl<char>& out) {
   if (m.getInstructionCount() > most_instructions) tm.setOptLevel(CodeGenOptLevel::None);
   raw_svector_ostream stream(out);
   legacy::PassManager passes;
-  if (tm.addPassesToEmitFile(passes, stream, nullptr, type))
-    throw iron::Error("CPU06", "LLVM cannot write code for this target");
+  // As addPassesToEmitFile does, but the scheduler, which puts a packet's ops together to save registers, can be left
+  // out: the lowering interleaves packets, since a processor looks ahead no further than one chain of ops is long.
+  auto& machine = static_cast<LLVMTargetMachine&>(tm);
+  auto* config = machine.createPassConfig(passes);
+  auto* functions = new MachineModuleInfoWrapperPass(&machine);
+  config->setDisableVerify(true);
+  if (!schedule) config->disablePass(&MachineSchedulerID);
+  passes.add(config);
+  passes.add(functions);
+  bool fails = config->addISelPasses();
+  if (!fails) {
+    config->addMachinePasses();
+    config->setInitialized();
+    fails = machine.addAsmPrinter(passes, stream, nullptr, type, functions->getMMI().getContext());
+    passes.add(createFreeMachineFunctionPass());
+  }
+  if (fails) throw iron::Error("CPU06", "LLVM cannot write code for this target");
   passes.run(m);
 }
 
@@ -172,6 +190,13 @@ bool links(Compiled& out, ArrayRef<char> object, const std::string& symbol) {
   }
 }
 
+/// Register blocks of a product gain from LLVM's scheduler: sgemm 1024 at 0.94 of OpenBLAS with it, at 0.84 without.
+bool has_products(const ir::Kernel& k) {
+  bool any = false;
+  k.walk([&](ir::OpId id) { any |= k.op(id).code == ir::Opcode::TileMma; });
+  return any;
+}
+
 struct Object {
   Lowered info;
   SmallVector<char, 0> bytes;
@@ -188,7 +213,7 @@ Object build(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& target, bo
   prepare_module(m, *tm);
   optimise(m, *tm);
   const f64 optimised = now_ms();
-  emit(m, *tm, CodeGenFileType::ObjectFile, o.bytes);
+  emit(m, *tm, CodeGenFileType::ObjectFile, has_products(kernel), o.bytes);
   o.lower_ms = lowered - start, o.optimise_ms = optimised - lowered, o.codegen_ms = now_ms() - optimised;
   refuse_undefined(o.bytes, kernel.name);
   return o;
@@ -248,7 +273,7 @@ std::string text_stage(const ir::Kernel& kernel, Dim3 threads, const CpuTarget& 
   }
   if (stage != "asm") return {};
   SmallVector<char, 0> out;
-  emit(m, *tm, CodeGenFileType::AssemblyFile, out);
+  emit(m, *tm, CodeGenFileType::AssemblyFile, has_products(kernel), out);
   return {out.begin(), out.end()};
 }
 

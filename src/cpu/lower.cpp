@@ -69,17 +69,24 @@ void Lowering::run() {
   items_ = c_.param(geometry + 3);
 
   // Memory that lives as long as the threadgroup.
+  plan_packing();
   scratch_bytes_ = scratch_header;
   const u64 padded = (u64{count_} + 31) / 32 * 32;
   k_.walk([&](OpId id) {
     const auto& op = k_.op(id);
     if (op.code == Opcode::SharedNew) {
       const u64 n = op.imm ? op.imm : u64{op.type.rows} * op.type.cols;
-      shared_[id] = scratch(n * dtype_size(op.type.elem) + 64);
+      u64 bytes = n * dtype_size(op.type.elem);
+      if (const auto it = packing_.find(id); it != packing_.end()) {
+        const Packing& p = it->second;
+        bytes = sizeof(f32) * (p.panel ? p.step * (p.row / p.panel) : n);
+      }
+      shared_[id] = scratch(bytes + 64);
     }
     if (op.code == Opcode::ArrayNew) shared_[id] = scratch(op.imm * padded * dtype_size(op.type.elem));
   });
   classify(k_.body());
+  plan_next_group();
 
   Block head = c_.block("groups"), run_block = c_.block("group"), after = c_.block("end"), before = c_.here();
   V first = c_.conv(Conv::zext, Num::i64, c_.first()), last = c_.conv(Conv::zext, Num::i64, c_.last());
@@ -116,17 +123,24 @@ Lowered lower(const ir::Kernel& kernel, Dim3 threads, Code& code, bool stream) {
   return out;
 }
 
-std::vector<u64> argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry,
-                                std::span<const LaunchArg> args) {
+void argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry, std::span<const LaunchArg> args,
+                    std::vector<u64>& words) {
   if (args.size() != kernel.params.size())
     throw Error("LAUNCH01",
                 fmt::format("kernel {} takes {} arguments, not {}", kernel.name, kernel.params.size(), args.size()));
-  std::vector<u64> words;
+  words.clear();
+  words.reserve(2 * args.size() + 4);
   for (std::size_t i = 0; i < args.size(); ++i)
     words.push_back(kernel.params[i].is_buffer() ? reinterpret_cast<u64>(args[i].data) : args[i].scalar);
   for (std::size_t i = 0; i < args.size(); ++i)
     if (kernel.params[i].is_buffer()) words.push_back(args[i].bytes);
   words.insert(words.end(), {geometry.groups.x, geometry.groups.y, geometry.groups.z, geometry.items});
+}
+
+std::vector<u64> argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry,
+                                std::span<const LaunchArg> args) {
+  std::vector<u64> words;
+  argument_words(kernel, geometry, args, words);
   return words;
 }
 

@@ -10,7 +10,7 @@
 namespace iron::cpu {
 
 /// Raised whenever the code made for some kernel may change: part of every cache key.
-inline constexpr u32 lowering_version = 5;
+inline constexpr u32 lowering_version = 8;
 
 /// What a launch must know beside the code.
 struct Lowered {
@@ -27,8 +27,10 @@ inline constexpr u64 scratch_header = 128;  ///< HostServices, then 64 bytes tha
 /// `stream` makes the version for launches that write far more than the caches hold.
 Lowered lower(const ir::Kernel& kernel, Dim3 threads, Code& code, bool stream = false);
 
-/// Words of the argument block for a launch.
+/// Words of the argument block for a launch; the second form replaces what `words` held.
 std::vector<u64> argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry,
                                 std::span<const LaunchArg> args);
+void argument_words(const ir::Kernel& kernel, const LaunchGeometry& geometry, std::span<const LaunchArg> args,
+                    std::vector<u64>& words);
 
 }  // namespace iron::cpu

@@ -63,6 +63,18 @@ struct Memory {
   bool streams = false;       ///< written once and not read: may go past the caches
   bool atomic_plain = false;  ///< only this worker sees it
   u64 length = 0;             ///< elements of a thread's array
+  u32 row = 0;                ///< elements a row of a matrix that lies in panels of some columns; 0: lies in order
+  u32 panel = 0;              ///< columns of a panel
+  u64 panel_step = 0;         ///< elements from one panel to the next
+  bool widened = false;       ///< f16 and bf16 that are kept as f32
+};
+
+/// How the matrix in a threadgroup array lies where only staging stores and products touch it: the staging is the
+/// packing.
+struct Packing {
+  u32 row = 0, panel = 0;
+  u64 step = 0;
+  bool widened = false;
 };
 
 class Lowering {
@@ -86,11 +98,13 @@ class Lowering {
   Val pure(OpId id);
   Val id_value(OpId id);
   Part index_op(ir::Opcode code, const Part& a, const Part& b, bool& done);
+  V lanes_below(V limit);  ///< the mask of the lanes below an i32
   Part compare_index(ir::Opcode code, const Part& a, const Part& b, bool& done);
   Part cast_index(DType to, const Part& a, bool& done);
   V iota(Num n);
   V part_mask(u32 packet) const { return chunk_->mask.empty() ? nullptr : chunk_->mask[packet]; }
   V mask_or_ones(u32 packet);
+  V every_lane(V mask);
   V any_lane();  ///< some lane of the chunk runs
   bool rematerialisable(OpId id);
 
@@ -100,6 +114,15 @@ class Lowering {
   };
   std::optional<FloatRange> float_range(OpId id, int depth) const;
   std::pair<i64, i64> integer_range(OpId id) const;
+  /// A number that every lane's index is a multiple of and that is not negative; 0: not known.
+  u64 multiple_of(OpId id, int depth = 0) const;
+  /// The first lane of every packet has an index that is a multiple of the lanes and not negative.
+  bool starts_aligned(OpId id, int depth = 0) const;
+  Part split_index(OpId id, const Part& a, bool& done);  ///< an aligned packet divided by a multiple of the lanes
+
+  // --- matrices in threadgroup memory (packing.cpp)
+  void plan_packing();
+  bool packs(OpId shared, Packing& packing) const;
 
   // --- memory (memory.cpp)
   Memory memory(OpId id);
@@ -107,7 +130,8 @@ class Lowering {
   void store(OpId id);
   Val load_part(const Memory& m, const Val& index, ir::Type type, u32 align, const std::vector<V>& masks,
                 const Val* other);
-  void store_part(const Memory& m, const Val& index, const Val& value, ir::Type type, u32 align);
+  /// `in_order`: neighbouring elements are neighbours in memory.
+  void store_part(const Memory& m, const Val& index, const Val& value, ir::Type type, u32 align, bool in_order = true);
   V lane_address(const Memory& m, const Part& index, u32 lane);
   V dummy() { return c_.gep(c_.scratch(), u64{64}); }
   V stored(V v);  ///< bools as bytes
@@ -138,6 +162,11 @@ class Lowering {
   void varying_loop(OpId id);
   bool worth_a_branch(RegionId r) const;
   void plan_prefetch(OpId loop);  // prefetch.cpp
+  bool walks_rows(OpId index, bool& divides) const;
+  u32 packets_of_line(const Memory& m) const;
+  bool prefetch_rows(OpId index, const Memory& m);
+  void plan_next_group();
+  void prefetch_next_group(OpId load, const Val& index, const Memory& m);
   Val merge(const Val& a, Block from_a, const Val& b, Block from_b, ir::Type type, Block into);
   Val zeros(ir::Type type, bool vectors);
 
@@ -186,8 +215,11 @@ class Lowering {
   std::unordered_map<OpId, PacketArray> arrays_;
   std::unordered_map<OpId, int> remat_;
   std::unordered_map<OpId, u64> shared_;
+  std::unordered_map<OpId, Packing> packing_;  ///< by threadgroup array
   std::unordered_map<OpId, V> partials_;
-  std::unordered_map<OpId, i64> ahead_;  ///< loads that prefetch, and how many bytes ahead
+  std::unordered_map<OpId, OpId> next_group_;  ///< loads that fetch for the next threadgroup, by its id
+  std::unordered_map<V, V> mask_limits_;       ///< masks of the lanes below a number
+  std::unordered_map<OpId, i64> ahead_;        ///< loads that prefetch, and how many bytes ahead
   std::vector<OpId> pending_;
   Chunk* chunk_ = nullptr;
   std::unordered_set<OpId> scan_prefix_;                  ///< scans whose arrays lack the simdgroups before

@@ -23,6 +23,11 @@ Memory Lowering::memory(OpId id) {
       return m;
     case Opcode::SharedNew:
       m.base = c_.gep(c_.scratch(), shared_.at(id) + offset), m.atomic_plain = true;
+      if (const auto it = packing_.find(id); it != packing_.end()) {
+        m.row = it->second.row, m.panel = it->second.panel, m.panel_step = it->second.step;
+        m.widened = it->second.widened;
+        if (m.widened) m.elem = DType::f32;
+      }
       return m;
     case Opcode::ArrayNew:
       m.base = c_.gep(c_.scratch(), shared_.at(id)), m.atomic_plain = true, m.length = k_.op(id).imm;
@@ -41,6 +46,12 @@ V Lowering::lane_address(const Memory& m, const Part& index, u32 lane) {
     at = c_.extract(at, lane);
   else if (index.stride && lane)
     at = c_.bin(Bin::add, at, c_.bin(Bin::mul, index.stride, c_.i64(lane)));
+  if (m.panel) {
+    V column = c_.bin(Bin::urem, at, c_.i64(m.row)), line = c_.bin(Bin::udiv, at, c_.i64(m.row));
+    V first = c_.bin(Bin::mul, c_.bin(Bin::udiv, column, c_.i64(m.panel)), c_.i64(static_cast<i64>(m.panel_step)));
+    V within = c_.bin(Bin::add, c_.bin(Bin::mul, line, c_.i64(m.panel)), c_.bin(Bin::urem, column, c_.i64(m.panel)));
+    at = c_.bin(Bin::add, first, within);
+  }
   return c_.gep(m.base, c_.bin(Bin::mul, at, c_.i64(dtype_size(m.elem))));
 }
 
@@ -93,6 +104,20 @@ Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 al
         result[c] = c_.shuffle(whole, whole, take);
       }
     } else {
+      // Narrow elements have no masked access: where all lanes run, they are one vector.
+      V whole_value = nullptr;
+      Block from = nullptr, done = nullptr;
+      if (contiguous && n == 1) {
+        Block together = c_.block("whole"), apart = c_.block("by_lane");
+        done = c_.block("loaded");
+        V ptr = lane_address(m, at, 0);
+        c_.br(every_lane(mask), together, apart);
+        c_.set(together);
+        whole_value = c_.load(c_.type(num, lanes_), ptr, align);
+        c_.br(done);
+        from = together;
+        c_.set(apart);
+      }
       for (u32 c = 0; c < n; ++c) result[c] = mask ? otherwise(c) : c_.poison(c_.type(num, lanes_));
       for (u32 l = 0; l < lanes_; ++l) {
         V ptr = lane_address(m, at, l), on = nullptr;
@@ -104,13 +129,23 @@ Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 al
           result[c] = c_.insert(result[c], x, l);
         }
       }
+      if (done) {
+        Block last = c_.here();
+        c_.br(done);
+        c_.set(done);
+        V either = c_.phi(c_.type(num, lanes_));
+        c_.incoming(either, whole_value, from);
+        c_.incoming(either, result[0], last);
+        result[0] = either;
+      }
     }
     for (u32 c = 0; c < n; ++c) out.at(c, p) = {loaded(result[c], m.elem), nullptr};
   }
   return out;
 }
 
-void Lowering::store_part(const Memory& m, const Val& index, const Val& value, ir::Type type, u32 align) {
+void Lowering::store_part(const Memory& m, const Val& index, const Val& value, ir::Type type, u32 align,
+                          bool in_order) {
   const u32 n = type.lanes, size = dtype_size(m.elem);
   align = std::max(align, size);
   const Num num = stored_num(m.elem);
@@ -118,7 +153,7 @@ void Lowering::store_part(const Memory& m, const Val& index, const Val& value, i
     const Part& at = index.at(0, p);
     V mask = part_mask(p);
     i64 step = 0;
-    const bool contiguous = at.stride && c_.constant_int(at.stride, step) && step == n;
+    const bool contiguous = in_order && at.stride && c_.constant_int(at.stride, step) && step == n;
     const auto joined = [&](auto&& part) {  // n components as one vector of the stored type
       if (n == 1) return part(0u);
       V whole = c_.poison(c_.type(num, n));
@@ -175,10 +210,25 @@ void Lowering::store_part(const Memory& m, const Val& index, const Val& value, i
     } else {
       std::vector<V> parts(n);
       for (u32 c = 0; c < n; ++c) parts[c] = stored(plain(value.at(c, p), m.elem));
+      Block done = nullptr;
+      if (contiguous && n == 1 && mask) {
+        Block together = c_.block("whole"), apart = c_.block("by_lane");
+        done = c_.block("stored");
+        V packet = stored(vector(value.at(0, p), m.elem)), ptr = lane_address(m, at, 0);
+        c_.br(every_lane(mask), together, apart);
+        c_.set(together);
+        c_.store(packet, ptr, align);
+        c_.br(done);
+        c_.set(apart);
+      }
       for (u32 l = 0; l < lanes_; ++l) {
         V ptr = lane_address(m, at, l);
         if (mask) ptr = c_.select(c_.extract(mask, l), ptr, dummy());
         c_.store(joined([&](u32 c) { return c_.lanes(parts[c]) ? c_.extract(parts[c], l) : parts[c]; }), ptr, align);
+      }
+      if (done) {
+        c_.br(done);
+        c_.set(done);
       }
     }
   }
@@ -194,6 +244,7 @@ Val Lowering::load(OpId id) {
   if (const auto it = ahead_.find(id); it != ahead_.end())
     for (u32 p = 0; p < index.packets; ++p)
       c_.prefetch(c_.gep(lane_address(m, index.at(0, p), 0), static_cast<u64>(it->second)));
+  if (chunk_ && !prefetch_rows(k_.operand(id, 1), m)) prefetch_next_group(id, index, m);
   if (op.code == Opcode::Load)
     return load_part(m, index, op.type, align, chunk_ ? chunk_->mask : std::vector<V>{}, nullptr);
   const Val condition = value(k_.operand(id, 2)), other = value(k_.operand(id, 3));
@@ -225,8 +276,15 @@ void Lowering::store(OpId id) {
     return;
   }
   const u32 align = 1u << ir::unpack<ir::MemoryImm>(k_.op(id).imm).align_log2;
-  const Val index = value(k_.operand(id, 1)), v = value(k_.operand(id, 2));
-  store_part(memory(k_.operand(id, 0)), index, v, k_.type(k_.operand(id, 2)), align);
+  const Val index = value(k_.operand(id, 1));
+  Val v = value(k_.operand(id, 2));
+  const Memory m = memory(k_.operand(id, 0));
+  const DType elem = k_.type(k_.operand(id, 2)).elem;
+  if (m.widened)
+    for (auto& part : v.parts) part = {math_.widen(elem, plain(part, elem)), nullptr};
+  // A packet that starts at a multiple of the lanes stays within its panel.
+  store_part(m, index, v, m.widened ? ir::Type::value(DType::f32) : k_.type(k_.operand(id, 2)), align,
+             m.panel == 0 || starts_aligned(k_.operand(id, 1)));
 }
 
 // A thread's array lies element by element, each for all threads side by side: equal subscripts are one vector.

@@ -1,6 +1,8 @@
-// Bounds of floats and small integers from clamps and constants: enough to see how far an exponent can go.
+// Bounds of floats and small integers from clamps and constants: enough to see how far an exponent can go. What an
+// index is a multiple of: enough to see that a packet does not cross a row.
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "cpu/lowering.h"
 
@@ -86,6 +88,100 @@ std::pair<i64, i64> Lowering::integer_range(OpId id) const {
     return {static_cast<i64>(std::floor(r->least)), static_cast<i64>(std::ceil(r->most))};
   }
   return all;
+}
+
+// Products are followed only by constants, so that no sum of these can leave 64 bits.
+u64 Lowering::multiple_of(OpId id, int depth) const {
+  constexpr u64 any = u64{1} << 32;  // zero is a multiple of everything
+  const auto& op = k_.op(id);
+  if (depth > 12 || !op.type.is_index()) return 0;
+  i64 c = 0;
+  if (ir::const_index(k_, id, c)) return c < 0 || c > i64{1} << 30 ? 0 : c == 0 ? any : static_cast<u64>(c);
+  const auto operand = [&](u32 i) { return multiple_of(k_.operand(id, i), depth + 1); };
+  switch (op.code) {
+    case Opcode::GroupSize:
+      return count_;
+    case Opcode::ThreadId:
+    case Opcode::LaneId:
+    case Opcode::SimdgroupId:
+    case Opcode::GroupId:
+    case Opcode::GroupCount:
+    case Opcode::GridThreadId:
+      return 1;
+    case Opcode::Cast: {
+      const DType from = k_.type(k_.operand(id, 0)).elem;
+      return is_int(from) && !is_signed_int(from) && dtype_bits(from) <= 32 ? 1 : 0;
+    }
+    case Opcode::Add:
+      return std::gcd(operand(0), operand(1)) * (operand(0) && operand(1));
+    case Opcode::Mul: {
+      const bool left = ir::const_index(k_, k_.operand(id, 0), c);
+      if (!left && !ir::const_index(k_, k_.operand(id, 1), c)) return 0;
+      return std::min(any, operand(0) * operand(1));
+    }
+    case Opcode::Div:
+    case Opcode::Rem:
+    case Opcode::Shr:
+      return ir::const_index(k_, k_.operand(id, 1), c) && c > 0 && operand(0) ? 1 : 0;
+    case Opcode::And:
+      return ir::const_index(k_, k_.operand(id, 1), c) && c >= 0 ? 1 : 0;
+    case Opcode::Arg: {
+      const auto parent = k_.region(op.region).parent;
+      if (parent == ir::none || k_.op(parent).code != Opcode::For || k_.region(op.region).args[0] != id) return 0;
+      const u64 start = multiple_of(k_.operand(parent, 0), depth + 1),
+                step = multiple_of(k_.operand(parent, 2), depth + 1);
+      return start && step ? std::gcd(start, step) : 0;
+    }
+    default:
+      return 0;
+  }
+}
+
+bool Lowering::starts_aligned(OpId id, int depth) const {
+  const auto& op = k_.op(id);
+  if (depth > 12 || !op.type.is_index()) return false;
+  if (multiple_of(id) % lanes_ == 0 && multiple_of(id)) return true;
+  i64 c = 0;
+  const auto operand = [&](u32 i) { return starts_aligned(k_.operand(id, i), depth + 1); };
+  switch (op.code) {
+    case Opcode::ThreadId:
+    case Opcode::LaneId:
+      return true;
+    case Opcode::GridThreadId:
+      return count_ % lanes_ == 0;
+    case Opcode::Add:
+      return operand(0) && operand(1);
+    case Opcode::Rem:
+      return operand(0) && ir::const_index(k_, k_.operand(id, 1), c) && c > 0 && c % lanes_ == 0;
+    case Opcode::And:
+      return operand(0) && ir::const_index(k_, k_.operand(id, 1), c) && c >= 0;
+    case Opcode::Arg: {
+      const auto parent = k_.region(op.region).parent;
+      if (parent == ir::none || k_.op(parent).code != Opcode::For || k_.region(op.region).args[0] != id) return false;
+      const u64 step = multiple_of(k_.operand(parent, 2), depth + 1);
+      return step && step % lanes_ == 0 && starts_aligned(k_.operand(parent, 0), depth + 1);
+    }
+    default:
+      return false;
+  }
+}
+
+// Lanes that count up by one from an aligned start share the quotient by a multiple of the lanes; the remainders count
+// up as the lanes do.
+Part Lowering::split_index(OpId id, const Part& a, bool& done) {
+  done = false;
+  const auto& op = k_.op(id);
+  i64 step = 0, c = 0;
+  const bool divides = op.code == Opcode::Div || op.code == Opcode::Shr;
+  if (!divides && op.code != Opcode::Rem && op.code != Opcode::And) return {};
+  if (!a.stride || c_.lanes(a.v) || !c_.constant_int(a.stride, step) || step != 1) return {};
+  if (!ir::const_index(k_, k_.operand(id, 1), c)) return {};
+  if (op.code == Opcode::Shr) c = c >= 0 && c < 32 ? i64{1} << c : 0;
+  if (op.code == Opcode::And) c = c < i64{1} << 32 && (c & (c + 1)) == 0 ? c + 1 : 0;
+  if (c <= 0 || c % lanes_ != 0 || !starts_aligned(k_.operand(id, 0))) return {};
+  done = true;
+  V by = c_.i64(c);
+  return divides ? Part{c_.bin(Bin::udiv, a.v, by), nullptr} : Part{c_.bin(Bin::urem, a.v, by), a.stride};
 }
 
 }  // namespace iron::cpu

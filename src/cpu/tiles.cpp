@@ -23,6 +23,9 @@ const Tiles::Tile& Tiles::tile(OpId id) {
   t.chain = op.type.elem == DType::f64 ? DType::f64 : is_float(op.type.elem) ? DType::f32 : DType::i32;
   t.element = dtype_size(t.chain);
   t.stride = (op.type.cols + l_.lanes_ - 1) / l_.lanes_ * l_.lanes_;
+  t.packets = t.stride / l_.lanes_;
+  // Rows a large power of two apart would meet in a few sets of the caches.
+  if (t.stride * t.element % 1024 == 0) t.stride += std::max(l_.lanes_, 64 / t.element);
   t.bytes = u64{t.stride} * op.type.rows * t.element;
   t.at = l_.scratch(t.bytes * (t.whole_group ? 1 : (l_.count_ + 31) / 32));
   return tiles_[id] = t;
@@ -175,22 +178,28 @@ void Tiles::block(const Tile& t, V acc, const Operand& a, const Operand& b, V ro
     sum.push_back(c_.phi(c_.type(num(t), width)));
     c_.incoming(sum.back(), s, before);
   }
-  std::vector<V> right;
-  for (u32 p = 0; p < packets; ++p)
-    right.push_back(c_.load(c_.type(num(t), width), c_.gep(b_line, u64{p} * bytes), t.element));
-  for (u32 i = 0; i < rows; ++i) {
-    V left = c_.splat(c_.load(c_.type(num(t)), c_.gep(a_rows[i], a_at), t.element), width);
-    for (u32 p = 0; p < packets; ++p) {
-      V s = sum[i * packets + p];
-      next.push_back(t.chain == DType::i32 ? c_.bin(Bin::add, c_.bin(Bin::mul, left, right[p]), s)
-                                           : math_.apply(Opcode::Fma, t.chain, {left, right[p], s}));
+  const u32 steps = depth % 4 == 0 ? 4 : depth % 2 == 0 ? 2 : 1;
+  next = sum;
+  V line = b_line, at = a_at;
+  for (u32 step = 0; step < steps; ++step) {
+    std::vector<V> right;
+    for (u32 p = 0; p < packets; ++p)
+      right.push_back(c_.load(c_.type(num(t), width), c_.gep(line, u64{p} * bytes), t.element));
+    for (u32 i = 0; i < rows; ++i) {
+      V left = c_.splat(c_.load(c_.type(num(t)), c_.gep(a_rows[i], at), t.element), width);
+      for (u32 p = 0; p < packets; ++p) {
+        V& s = next[i * packets + p];
+        s = t.chain == DType::i32 ? c_.bin(Bin::add, c_.bin(Bin::mul, left, right[p]), s)
+                                  : math_.apply(Opcode::Fma, t.chain, {left, right[p], s});
+      }
     }
+    line = c_.gep(line, b.row), at = c_.bin(Bin::add, at, a.col);
   }
-  V more = c_.bin(Bin::add, k, c_.i64(1));
+  V more = c_.bin(Bin::add, k, c_.i64(steps));
   Block end = c_.here();
   c_.incoming(k, more, end);
-  c_.incoming(b_line, c_.gep(b_line, b.row), end);
-  c_.incoming(a_at, c_.bin(Bin::add, a_at, a.col), end);
+  c_.incoming(b_line, line, end);
+  c_.incoming(a_at, at, end);
   for (std::size_t i = 0; i < sum.size(); ++i) c_.incoming(sum[i], next[i], end);
   c_.br(c_.cmp(Cmp::slt, more, c_.i64(depth)), head, after);
   c_.set(after);
@@ -213,16 +222,20 @@ void Tiles::multiply(OpId id, const Tile& t) {
   const Memory ma = l_.memory(l_.k_.operand(id, 1)), mb = l_.memory(l_.k_.operand(id, 4));
   V a_at = l_.scalar(l_.k_.operand(id, 2)), a_stride = l_.scalar(l_.k_.operand(id, 3));
   V b_at = l_.scalar(l_.k_.operand(id, 5)), b_stride = l_.scalar(l_.k_.operand(id, 6));
-  const auto direct = [&](const Memory& m) { return m.elem == t.input && t.input == t.chain; };
-  const u32 block_rows = target.registers >= 32 || width == 8 ? 6 : 4;
-  const u32 block_packets = t.element == 8 ? 1 : target.registers >= 32 ? 4 : width == 8 ? 2 : 1;
+  const auto direct = [&](const Memory& m) { return m.widened || (m.elem == t.input && t.input == t.chain); };
+  const u32 block_rows = Tiles::block_rows(target), block_packets = Tiles::block_packets(target, t.element);
   const u32 panel = block_packets * width;
   const u64 b_elements = (u64{cols} + panel - 1) / panel * panel * depth;
-  if (!panels_.count(id)) panels_[id] = l_.scratch((u64{rows} * depth + b_elements) * t.element + 64);
-  const u64 a_panel = panels_[id], b_panel = (a_panel + u64{rows} * depth * t.element + 63) / 64 * 64;
+  // Rows that would sit in a few sets of the first cache are worth a copy, if enough blocks read it.
+  const bool reused = rows >= 8 * block_rows;
+  const bool a_in_place = direct(ma), b_in_place = direct(mb) && !layout.b_transposed && cols % width == 0 && !reused;
+  const u64 a_elements = a_in_place ? 0 : u64{rows} * depth;
+  if (!panels_.count(id) && (!a_in_place || !(mb.panel || b_in_place)))
+    panels_[id] = l_.scratch((a_elements + (mb.panel || b_in_place ? 0 : b_elements)) * t.element + 64);
+  const u64 a_panel = panels_[id], b_panel = (a_panel + a_elements * t.element + 63) / 64 * 64;
 
   Operand a, b;
-  if (direct(ma)) {
+  if (a_in_place) {
     const i64 size = t.element;
     a.base = c_.gep(ma.base, c_.bin(Bin::mul, a_at, c_.i64(size)));
     V step = c_.bin(Bin::mul, a_stride, c_.i64(size));
@@ -232,16 +245,17 @@ void Tiles::multiply(OpId id, const Tile& t) {
     a = packed(t, ma, a_at, a_stride, layout.a_transposed, rows, depth, a_panel, depth);
     a.col = c_.i64(t.element);
   }
-  // Rows that would sit in a few sets of the first cache are worth a copy, if enough blocks read it.
-  const bool reused = rows >= 8 * block_rows;
-  if (direct(mb) && !layout.b_transposed && cols % width == 0 && !reused) {
+  if (mb.panel) {
+    b = {mb.base, c_.i64(i64{panel} * t.element), c_.i64(t.element),
+         c_.i64(static_cast<i64>(mb.panel_step * t.element / panel))};
+  } else if (b_in_place) {
     b = {c_.gep(mb.base, c_.bin(Bin::mul, b_at, c_.i64(t.element))), c_.bin(Bin::mul, b_stride, c_.i64(t.element)),
          c_.i64(t.element), c_.i64(t.element)};
   } else {
     b = packed(t, mb, b_at, b_stride, layout.b_transposed, depth, cols, b_panel, panel);
   }
   V acc = base(t);
-  const u32 packets = t.stride / width;
+  const u32 packets = t.packets;
   const auto columns = [&](V col, u32 wide) {
     if (rows / block_rows)
       each(rows / block_rows,

@@ -12,6 +12,12 @@ namespace iron::cpu {
 class Tiles {
  public:
   explicit Tiles(Lowering& l);
+  /// Rows and packets of a register block, and the columns of a panel, for accumulators of that many bytes.
+  static u32 block_rows(const CpuTarget& t) { return t.registers >= 32 || t.lanes == 8 ? 6 : 4; }
+  static u32 block_packets(const CpuTarget& t, u32 element) {
+    return element == 8 ? 1 : t.registers >= 32 ? 4 : t.lanes == 8 ? 2 : 1;
+  }
+  static u32 panel(const CpuTarget& t, u32 element) { return block_packets(t, element) * t.lanes; }
   /// An op of a tile that the whole threadgroup owns, once for the threadgroup.
   void collective(OpId id);
   /// An op in a chunk, for each lane or once for its simdgroup; true if it has a result.
@@ -23,7 +29,8 @@ class Tiles {
     DType accumulator = DType::f32, input = DType::f32, chain = DType::f32;
     bool whole_group = true;
     u64 at = 0, bytes = 0;  ///< in scratch; of one simdgroup
-    u32 stride = 0;         ///< elements a row, a whole number of packets
+    u32 packets = 0;        ///< of a row
+    u32 stride = 0;         ///< elements from row to row, a whole number of packets
     u32 element = 4;        ///< bytes
   };
   struct Operand {

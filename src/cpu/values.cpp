@@ -50,6 +50,9 @@ V Lowering::mask_or_ones(u32 packet) {
   V m = part_mask(packet);
   return m ? m : c_.integer(Num::i1, 1, lanes_);
 }
+V Lowering::every_lane(V mask) {
+  return c_.cmp(Cmp::eq, c_.mask_bits(mask), c_.i32(static_cast<u32>((u64{1} << lanes_) - 1)));
+}
 V Lowering::any_lane() {
   V all = nullptr;
   for (V m : chunk_->mask) all = all ? c_.bin(Bin::or_, all, m) : m;
@@ -154,6 +157,11 @@ Part Lowering::index_op(Opcode code, const Part& a, const Part& b, bool& done) {
   return {};
 }
 
+V Lowering::lanes_below(V limit) {
+  V mask = c_.cmp(Cmp::slt, iota(Num::i32), c_.splat(limit, lanes_));
+  return mask_limits_[mask] = limit, mask;
+}
+
 Part Lowering::compare_index(Opcode code, const Part& a, const Part& b, bool& done) {
   done = false;
   if ((a.v && c_.lanes(a.v)) || (b.v && c_.lanes(b.v)) || (!a.stride && !b.stride)) return {};
@@ -167,7 +175,9 @@ Part Lowering::compare_index(Opcode code, const Part& a, const Part& b, bool& do
   V low = c_.i64(-1), high = c_.i64(lanes_);
   d = c_.select(c_.cmp(Cmp::slt, d, low), low, d);
   d = c_.select(c_.cmp(Cmp::sgt, d, high), high, d);
-  V limit = c_.splat(c_.conv(Conv::trunc, Num::i32, d), lanes_);
+  V limit = c_.conv(Conv::trunc, Num::i32, d);
+  if (left && code == Opcode::Lt) return {lanes_below(limit), nullptr};
+  limit = c_.splat(limit, lanes_);
   V lane = iota(Num::i32);
   return {left ? math_.apply(code, DType::i32, {lane, limit}) : math_.apply(code, DType::i32, {limit, lane}), nullptr};
 }
@@ -358,8 +368,18 @@ Val Lowering::pure(OpId id) {
           r = op.type.elem == DType::index ? (done = true, x[0]) : cast_index(op.type.elem, x[0], done);
         else if (op.code != Opcode::Select)
           r = index_op(op.code, x[0], x.size() > 1 ? x[1] : x[0], done);
+        if (!done && op.type.is_index()) r = split_index(id, x[0], done);
         if (done) {
           out.parts.push_back(r);
+          continue;
+        }
+      }
+      if (elem == DType::boolean && op.code == Opcode::And) {
+        // A condition of all lanes joins a bound of the lanes before it becomes a mask.
+        const bool swap = mask_limits_.count(x[0].v) != 0;
+        const auto bound = mask_limits_.find(x[swap ? 0 : 1].v);
+        if (V all = x[swap ? 1 : 0].v; bound != mask_limits_.end() && !c_.lanes(all)) {
+          out.parts.push_back({lanes_below(c_.select(all, bound->second, c_.i32(0))), nullptr});
           continue;
         }
       }

@@ -39,18 +39,17 @@ TEST(SteelGemmFor, ManyCoresGetMoreThreadgroups) {
 }
 
 TEST(CpuGemmFor, SharesRowsEvenlyAndFeedsEveryWorker) {
-  const auto large = cpu_gemm_for(1024, 1024, 1024, DType::f32);
+  const auto large = cpu_gemm_for(1024, 1024, 1024);
   EXPECT_EQ(large.bm, 516u);  // two even parts of 512 rows, up to a multiple of 6
   EXPECT_EQ(large.bn, 512u);
   EXPECT_EQ(large.bk, 256u);
-  EXPECT_EQ(cpu_gemm_for(1024, 1024, 1024, DType::bf16).bk, 512u);
-  const auto shared = cpu_gemm_for(512, 512, 512, DType::f32, 4);
+  const auto shared = cpu_gemm_for(512, 512, 512, 4);
   EXPECT_GE((512 + shared.bm - 1) / shared.bm, 8u);
   EXPECT_EQ(shared.bm % 6, 0u);
-  const auto tiny = cpu_gemm_for(1, 3, 2, DType::f32, 8);
+  const auto tiny = cpu_gemm_for(1, 3, 2, 8);
   EXPECT_EQ(tiny.bm, 6u);
   EXPECT_EQ(tiny.bn, 16u);
-  EXPECT_THROW(cpu_gemm_for(0, 1, 1, DType::f32), Error);
+  EXPECT_THROW(cpu_gemm_for(0, 1, 1), Error);
 }
 
 TEST(SteelGemmFor, RefusesEmptyProducts) {
