@@ -35,6 +35,7 @@ const Registry& standard_library() {
     kernels::register_moe_gather_qmm_tile(r);
 
     kernels::register_softmax(r);
+    kernels::register_softmax_staged(r);
     kernels::register_logsumexp(r);
 
     kernels::register_arg_reduce(r);

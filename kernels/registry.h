@@ -37,6 +37,7 @@ void register_moe_gather_qmm_tile(Registry& r);
 
 // softmax
 void register_softmax(Registry& r);
+void register_softmax_staged(Registry& r);
 void register_logsumexp(Registry& r);
 // reduce
 void register_arg_reduce(Registry& r);
