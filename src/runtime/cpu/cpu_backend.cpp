@@ -79,9 +79,12 @@ void CpuExecutable::report(void* self, u32 op, u64 thread, const u64* values) {
   std::string text = report_line(e.kernel_, op, thread, e.threads_.count(), values);
   const std::lock_guard lock(e.mutex_);
   e.lines_.push_back({thread, e.lines_.size(), std::move(text)});
+  e.reported_.store(true, std::memory_order_relaxed);  // the list's end orders it before take_reports
 }
 std::vector<std::string> CpuExecutable::take_reports() {
+  if (!reported_.load(std::memory_order_relaxed)) return {};
   const std::lock_guard lock(mutex_);
+  reported_.store(false, std::memory_order_relaxed);
   std::sort(lines_.begin(), lines_.end(),
             [](const Line& a, const Line& b) { return std::pair(a.thread, a.order) < std::pair(b.thread, b.order); });
   std::vector<std::string> out;
@@ -164,35 +167,40 @@ void CommandList::append(const std::shared_ptr<Executable>& exe, const LaunchGeo
   if (geometry.groups.count() > 0xffffffffu)
     throw Error("LAUNCH02",
                 fmt::format("{} threadgroups; the CPU device counts them in 32 bits", geometry.groups.count()));
-  launches_.push_back({exe, geometry, {args.begin(), args.end()}});
-  encode(launches_.back());
+  if (launches_.size() == size_) launches_.emplace_back(), words_.emplace_back();
+  auto& l = launches_[size_];
+  l.exe = exe, l.geometry = geometry;
+  l.args.assign(args.begin(), args.end());
+  encode(size_);
+  ++size_;
 }
 
-void CommandList::encode(const Launch& l) {
+void CommandList::encode(std::size_t at) {
+  const Launch& l = launches_[at];
   auto& e = own<CpuExecutable>(*l.exe, "kernel");
   // A command waits where it touches what an earlier one since the last barrier wrote, or writes what that one touched.
-  std::vector<Range> ranges;
+  ranges_.clear();
   u64 written = 0;
   for (std::size_t i = 0; i < l.args.size() && i < e.kernel().params.size(); ++i) {
     const auto& p = e.kernel().params[i];
     const auto* begin = static_cast<const u8*>(l.args[i].data);
     if (p.is_buffer() && l.args[i].bytes)
-      ranges.push_back({begin, begin + l.args[i].bytes, p.kind != ir::ParamKind::in});
+      ranges_.push_back({begin, begin + l.args[i].bytes, p.kind != ir::ParamKind::in});
     if (p.kind == ir::ParamKind::out) written += l.args[i].bytes;
   }
-  const bool conflict = std::any_of(ranges.begin(), ranges.end(), [&](const Range& a) {
+  const bool conflict = std::any_of(ranges_.begin(), ranges_.end(), [&](const Range& a) {
     return std::any_of(since_barrier_.begin(), since_barrier_.end(),
                        [&](const Range& b) { return (a.writes || b.writes) && a.begin < b.end && b.begin < a.end; });
   });
-  words_.push_back(cpu::argument_words(e.kernel(), l.geometry, l.args));
+  cpu::argument_words(e.kernel(), l.geometry, l.args, words_[at]);
   Command c;
-  c.fn = (written > stream_from ? e.streaming() : e.code()).fn, c.args = words_.back().data(),
+  c.fn = (written > stream_from ? e.streaming() : e.code()).fn, c.args = words_[at].data(),
   c.groups = static_cast<u32>(l.geometry.groups.count()), c.grain = e.grain();
   c.wait = conflict, c.in_order = e.code().info.waits, c.scratch_bytes = e.code().info.scratch_bytes;
   c.report = &CpuExecutable::report, c.context = &e;
   if (c.in_order) c.grain = 1, c.wait = true;
   if (c.wait) since_barrier_.clear();
-  since_barrier_.insert(since_barrier_.end(), ranges.begin(), ranges.end());
+  since_barrier_.insert(since_barrier_.end(), ranges_.begin(), ranges_.end());
   commands_.push_back(c);
 }
 
@@ -202,18 +210,18 @@ void CommandList::set_args(std::size_t launch, std::span<const LaunchArg> args) 
   const bool only_scalars = std::equal(l.args.begin(), l.args.end(), args.begin(), args.end(), same);
   l.args.assign(args.begin(), args.end());
   if (only_scalars) {
-    words_[launch] = cpu::argument_words(l.exe->kernel(), l.geometry, l.args);
+    cpu::argument_words(l.exe->kernel(), l.geometry, l.args, words_[launch]);
     commands_[launch].args = words_[launch].data();
     return;
   }
-  commands_.clear(), words_.clear(), since_barrier_.clear();
-  for (const auto& each : launches_) encode(each);
+  commands_.clear(), since_barrier_.clear();
+  for (std::size_t i = 0; i < size_; ++i) encode(i);
 }
 
 void CommandList::clear() {
-  launches_.clear();
+  for (std::size_t i = 0; i < size_; ++i) launches_[i].exe.reset();
+  size_ = 0;
   commands_.clear();
-  words_.clear();
   since_barrier_.clear();
 }
 

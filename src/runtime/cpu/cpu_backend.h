@@ -1,6 +1,7 @@
 // The CPU as a device: kernels through the JIT, launches collected into lists for the worker pool.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -40,6 +41,7 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<cpu::Compiled> code_, streaming_;
   u32 grain_ = 1;
   std::mutex mutex_;
+  std::atomic<bool> reported_ = false;  ///< lines_ may hold something
   std::vector<Line> lines_;
 };
 
@@ -49,8 +51,8 @@ class CommandList {
   void append(const std::shared_ptr<Executable>& exe, const LaunchGeometry& geometry, std::span<const LaunchArg> args);
   /// Other arguments for a command. Their bytes may overlap differently: waits are found anew.
   void set_args(std::size_t launch, std::span<const LaunchArg> args);
-  bool empty() const { return launches_.empty(); }
-  std::size_t size() const { return launches_.size(); }
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
   const Launch& launch(std::size_t i) const { return launches_.at(i); }
   const std::vector<Command>& commands() const { return commands_; }
   void clear();
@@ -61,11 +63,13 @@ class CommandList {
     const u8* end;
     bool writes;
   };
-  void encode(const Launch& launch);
-  std::vector<Launch> launches_;
+  void encode(std::size_t launch);
+  // A list that was cleared keeps its memory: what is appended next allocates nothing.
+  std::size_t size_ = 0;
+  std::vector<Launch> launches_;        ///< the first size_ count
+  std::deque<std::vector<u64>> words_;  ///< of each launch; the commands point into them
   std::vector<Command> commands_;
-  std::deque<std::vector<u64>> words_;
-  std::vector<Range> since_barrier_;
+  std::vector<Range> ranges_, since_barrier_;
 };
 
 /// Name "cpu". Calls may come from one thread at a time. Launches run when something needs their results, or when the
