@@ -7,6 +7,7 @@
 
 #include "generator.h"
 #include "ir/text.h"
+#include "native.h"
 #include "session.h"
 #include "shrink.h"
 
@@ -58,6 +59,14 @@ TEST(Generator, ReachesEveryPureOpAndMost) {
     if (ir::info(code).has(ir::TierOp) || ir::info(code).rule == ir::TypeRule::Tier) continue;  // so has the tier
     EXPECT_TRUE(seen.count(code) || left_out.count(code)) << ir::info(code).text << " is never generated";
   }
+}
+
+// Most kernels are judged by the widest target: it is the one that launches use.
+TEST(Native, TheWidestTargetIsTheLast) {
+  const auto targets = native_targets();
+  if (targets.empty()) GTEST_SKIP() << "built without the CPU device";
+  EXPECT_EQ(targets.front(), "sse2");
+  EXPECT_EQ(targets.size() == 1, targets.back() == "sse2");
 }
 
 TEST(Text, SubjectsRoundTrip) {

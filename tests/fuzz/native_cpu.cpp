@@ -8,8 +8,8 @@ namespace iron::fuzz {
 std::vector<std::string> native_targets() {
   static const auto all = [] {
     std::vector<std::string> out;
-    for (const auto name : cpu::known_targets())
-      if (cpu::runs_here(cpu::named_target(name))) out.emplace_back(name);
+    for (const auto name : cpu::known_targets())  // from the widest down
+      if (cpu::runs_here(cpu::named_target(name))) out.emplace(out.begin(), name);
     return out;
   }();
   return all;
