@@ -38,8 +38,13 @@ Data<T> data(Gen& g, const Shape& s) {
   for (u64 h = 0; h < s.kv_heads; ++h)
     for (u64 i = (h * s.kv_stride + s.n_kv) * s.dim; i < (h + 1) * s.kv_stride * s.dim; ++i)
       k[i] = v[i] = T(std::numeric_limits<f32>::quiet_NaN());
-  Data<T> d{g.normal<T>(2.0, s.heads, s.dim),          k, v, g.output<T>(s.heads, s.dim), g.normal<f32>(1.0, s.heads),
-            1.0f / std::sqrt(static_cast<f32>(s.dim)), {}};
+  Data<T> d{with_steep_rows(g.normal<T>(2.0, s.heads, s.dim), s.dim),
+            k,
+            v,
+            g.output<T>(s.heads, s.dim),
+            g.normal<f32>(1.0, s.heads),
+            1.0f / std::sqrt(static_cast<f32>(s.dim)),
+            {}};
   for (u64 h = 0; h < s.heads; ++h) {
     const u64 first = h / (s.heads / s.kv_heads) * s.kv_stride;
     AttentionRow row{.dim = s.dim,
@@ -127,7 +132,7 @@ Case two_pass(Gen& g, const Shape& s, u32 blocks) {
 // need not be the true one for a softmax, but it is what the second pass joins by.
 template <class T>
 Case first_pass(Gen& g, const Shape& s, u32 blocks) {
-  const auto q = g.normal<T>(2.0, s.heads, s.dim);
+  const auto q = with_steep_rows(g.normal<T>(2.0, s.heads, s.dim), s.dim);
   const auto k = g.values<T>(s.kv_heads, s.kv_stride, s.dim), v = g.values<T>(s.kv_heads, s.kv_stride, s.dim);
   const auto part = g.output<f32>(s.heads, blocks, s.dim), top = g.output<f32>(s.heads, blocks),
              total = g.output<f32>(s.heads, blocks);
@@ -140,8 +145,9 @@ Case first_pass(Gen& g, const Shape& s, u32 blocks) {
       std::vector<u64> keys;
       std::vector<f64> scores;
       f64 largest = std::numeric_limits<f32>::lowest(), sum = 0;
-      for (u64 j = 0; j < s.n_kv; ++j) {
-        if (j / shape.keys % blocks != b) continue;
+      for (u64 j = 0, place = 0; j < s.n_kv; ++j) {
+        if (j >= s.sink_end && j < s.window_start) continue;
+        if (place++ / shape.keys % blocks != b) continue;
         f64 dot = 0;
         for (u64 i = 0; i < s.dim; ++i) dot += f64{scale} * q.at(h * s.dim + i) * k.at((base + j) * s.dim + i);
         keys.push_back(j), scores.push_back(dot), largest = std::max(largest, dot);
@@ -164,8 +170,8 @@ Case first_pass(Gen& g, const Shape& s, u32 blocks) {
                                  .n_kv = s.n_kv,
                                  .kv_stride = s.kv_stride,
                                  .heads_per_kv = s.heads / s.kv_heads,
-                                 .sink_end = 0u,
-                                 .window_start = 0u,
+                                 .sink_end = s.sink_end,
+                                 .window_start = s.window_start,
                                  .blocks = blocks,
                                  .scale = scale,
                                  .shape = shape}}
@@ -231,10 +237,18 @@ void register_sdpa_decode(Registry& r) {
     k.doc("Decode over a cache [kv heads, stride, " + std::to_string(dim) +
           "]: the first keys and a window, optional sinks, grouped heads.");
     const auto make = [](Shape s) { return [s]<class T>(Gen& g) { return decode<T>(g, s); }; };
-    k.test("part of a cache", attention_limit, make({4, 2, dim, 77, 96}));
-    k.test("first keys and a window", attention_limit, make({2, 1, dim, 300, 301, 5, 203}));
-    k.test("sinks", attention_limit, make({3, 3, dim, 19, 32, 0, 4, true}));
+    k.test("part of a cache", attention_limit, make({4, 2, dim, 73, 96}));
+    // More keys than the simdgroups take at once, and one key in the last step.
+    k.test("first keys and a window", attention_limit, make({2, 1, dim, 300, 301, 5, 28}));
+    k.test("sinks", attention_limit, make({3, 3, dim, 285, 292, 0, 4, true}));
+    k.test("one key", attention_limit, make({2, 2, dim, 1, 3}));
+    k.test("one key, sinks", attention_limit, make({2, 2, dim, 1, 3, 0, 0, true}));
     k.test("no key: zeros", exact_match, make({2, 1, dim, 40, 40, 0, 40}));
+    // The window begins in every place of a step.
+    for (u32 first = 1; first <= attention_keys(dim); ++first)
+      for (const bool sinks : {false, true})
+        k.test(fmt::format("{} first keys{}", first, sinks ? ", sinks" : ""), attention_limit,
+               make({1, 1, dim, 20, 21, first, 12, sinks}));
     k.bench("32 heads, 8 of keys, 2048 keys", make({32, 8, dim, 2048, 2048}));
   }
 
@@ -247,6 +261,10 @@ void register_sdpa_decode(Registry& r) {
              [dim]<class T>(Gen& g) { return first_pass<T>(g, {4, 2, dim, 37, 40}, 12); });
     one.test("several steps a block", partial_limit,
              [dim]<class T>(Gen& g) { return first_pass<T>(g, {3, 1, dim, 150, 150}, 4); });
+    one.test("one key", partial_limit, [dim]<class T>(Gen& g) { return first_pass<T>(g, {2, 2, dim, 1, 3}, 2); });
+    for (u32 first = 1; first <= attention_keys(dim); ++first)
+      one.test(fmt::format("{} first keys", first), partial_limit,
+               [=]<class T>(Gen& g) { return first_pass<T>(g, {1, 1, dim, 20, 20, first, 12}, 2); });
     one.bench("32 heads, 8 of keys, 4096 keys, 64 blocks",
               [dim]<class T>(Gen& g) { return first_pass<T>(g, {32, 8, dim, 4096, 4096}, 64); });
 

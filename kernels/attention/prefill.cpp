@@ -31,7 +31,7 @@ struct Data {
 };
 template <class T>
 Data<T> data(Gen& g, const Shape& s) {
-  return {g.normal<T>(2.0, s.batch, s.heads, s.q_len, s.dim),
+  return {with_steep_rows(g.normal<T>(2.0, s.batch, s.heads, s.q_len, s.dim), s.dim),
           g.values<T>(s.batch, s.kv_heads, s.k_len, s.dim),
           g.values<T>(s.batch, s.kv_heads, s.k_len, s.dim),
           g.output<T>(s.batch, s.heads, s.q_len, s.dim),
@@ -121,6 +121,9 @@ void add_tile(Registry& r, const std::string& name, PrefillTileSpec spec, const 
   k.test("ragged, grouped heads, a prefix", tile_limit, make({1, 4, 2, dim, 37, 53}));
   k.test("two batches, window", tile_limit, make({2, 2, 1, dim, 19, 19, 7}));
   k.test("not causal, two batches, grouped heads", tile_limit, make({2, 4, 2, dim, 37, 70, 0, false}));
+  k.test("not causal, window", tile_limit, make({1, 2, 1, dim, 9, 14, 5, false}));
+  k.test("one query", tile_limit, make({1, 2, 2, dim, 1, 1}));
+  k.test("one query, not causal", tile_limit, make({1, 2, 2, dim, 1, 1, 0, false}));
   k.bench("512 tokens, 8 heads, 2 of keys", make({1, 8, 2, dim, 512, 512}));
 }
 }  // namespace
@@ -136,6 +139,10 @@ void register_sdpa_prefill(Registry& r) {
     k.test("two batches, grouped heads, window", attention_limit, make({2, 4, 2, dim, 45, 45, 7}));
     k.test("two batches, grouped heads, window, sinks", attention_limit, make({2, 4, 2, dim, 45, 51, 7, true, true}));
     k.test("not causal, two batches, grouped heads", attention_limit, make({2, 4, 2, dim, 37, 70, 0, false}));
+    k.test("not causal, window", attention_limit, make({1, 2, 1, dim, 9, 14, 5, false}));
+    k.test("one query", attention_limit, make({1, 2, 2, dim, 1, 1}));
+    k.test("one query, not causal", attention_limit, make({1, 2, 2, dim, 1, 1, 0, false}));
+    k.test("one query, sinks", attention_limit, make({1, 2, 2, dim, 1, 1, 0, true, true}));
     k.test("queries before the first key: zeros", attention_limit, make({1, 1, 1, dim, 9, 6}));
     k.bench("256 tokens, 8 heads, 2 of keys", make({1, 8, 2, dim, 256, 256}));
   }

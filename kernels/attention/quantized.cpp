@@ -87,7 +87,7 @@ template <class T>
 Case attended(Gen& g, const Shape& s, const FlashQuantizedSpec& spec) {
   const u32 dim = spec.shape.dim;
   const u64 rows = u64{s.batch} * s.heads, kv_rows = u64{s.batch} * s.kv_heads;
-  const auto q = g.normal<T>(4.0, rows, dim);
+  const auto q = with_steep_rows(g.normal<T>(4.0, rows, dim), dim);
   // The fixture's weights have deviation 1/4; that suits values, and keys against larger queries.
   const auto k = packed_matrix<T>(g, spec.format.bits, spec.format.group, kv_rows * s.tokens, dim);
   const auto v = packed_matrix<T>(g, spec.format.bits, spec.format.group, kv_rows * s.tokens, dim);
@@ -150,7 +150,10 @@ void add(Registry& r, const Variant& v, const std::string& name, AttentionMask m
         what + ".");
   const auto make = [spec](Shape s) { return [=]<class T>(Gen& g) { return attended<T>(g, s, spec); }; };
   k.test("batches, grouped heads, ragged steps", attention_limit, make({2, 4, 2, 29}));
-  k.test("window and sinks", attention_limit, make({1, 2, 1, 45, 13, true}));
+  k.test("window and sinks", attention_limit, make({2, 4, 2, 45, 13, true}));
+  k.test("a window", attention_limit, make({1, 2, 1, 9, 4}));
+  k.test("one token, a wider window", attention_limit, make({1, 2, 2, 1, 3}));
+  k.test("one token, sinks", attention_limit, make({2, 2, 1, 1, 0, true}));
   k.bench("8 heads, 2 of keys, 1024 keys", make({1, 8, 2, 1024}));
 }
 }  // namespace

@@ -1,6 +1,8 @@
 // Bodies of the int8 kernels, and their registration.
 #include "gguf/matmul_int8.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -145,7 +147,12 @@ void register_products(Registry& r, GgufType type, u32 block_tokens, const std::
   k.test("ragged rows and tokens", limit,
          [=]<class T>(Gen& g) { return product(g, type, block_tokens, {block_tokens + 1, 37, 96}, false); });
   k.test("added to a residual", limit,
-         [=]<class T>(Gen& g) { return product(g, type, block_tokens, {2, 33, 64}, true); });
+         [=]<class T>(Gen& g) { return product(g, type, block_tokens, {block_tokens + 3, 33, 64}, true); });
+  // Every row of a block is once the last.
+  for (u32 tokens = 2; tokens <= block_tokens; ++tokens)
+    for (const bool add : {false, true})
+      k.test(fmt::format("{} tokens{}", tokens, add ? ", residual" : ""), limit,
+             [=]<class T>(Gen& g) { return product(g, type, block_tokens, {tokens, 16, 64}, add); });
   if (block_tokens == 1)
     k.bench("1536 x 576", [=]<class T>(Gen& g) { return product(g, type, block_tokens, {1, 1536, 576}, false); });
   else

@@ -111,7 +111,7 @@ Case quantised_fp8(Gen& g, SmallFloat type, u32 heads, u32 dim, u32 max_seq, u32
   const auto scales = g.values<T>(heads, max_seq, groups);
   auto want_words = elements(words);
   auto want_scales = elements(scales);
-  for (u64 h = 0; h < heads; ++h)
+  for (u64 h = 0; h < heads && position < max_seq; ++h)
     for (u64 n = 0; n < groups; ++n) {
       const u64 first = h * dim + n * group, at = (h * max_seq + position) * groups + n;
       f64 amax = 0;
@@ -138,6 +138,68 @@ Case quantised_fp8(Gen& g, SmallFloat type, u32 heads, u32 dim, u32 max_seq, u32
       .expect_exact("words", want_words)
       .expect_exact("scales", want_scales)
       .moves(src.size() * sizeof(T) + heads * (row_words * 4 + groups * sizeof(T)));
+}
+/// What a place of the fixture below holds, in units of the group's scale.
+f64 fp8_quotient(SmallFloat type, u64 kind, u64 i) {
+  const u32 mantissa = format_of(type).mantissa, step = 1u << mantissa;  // code of the smallest normal number
+  const auto between = [&](u32 code) {
+    return (small_float_value(type, code) + small_float_value(type, code + 1)) / 2;
+  };
+  const u32 some = step * static_cast<u32>(1 + i % 12);
+  switch (kind) {
+    case 0:
+      return between(some);  // ties, the lower code even
+    case 1:
+      return between(some + 1);  // ... odd
+    case 2:
+      return between(0);  // ... of subnormal codes
+    case 3:
+      return between(1);
+    case 4:
+      return small_float_value(type, step + static_cast<u32>(i) % (step / 2)) * 1.015625;
+    default:
+      return small_float_value(type, 3 * step) * 1.03125;
+  }
+}
+// The scale is a power of two, so that quotients are what they are meant to be: every place of a group has ties of
+// both parities, normal and subnormal, of both signs.
+template <class T>
+Case ties_fp8(Gen& g, SmallFloat type) {
+  constexpr u32 group = 32, heads = 2, dim = 14 * group, max_seq = 3, position = 1;
+  const f64 largest = format_of(type).largest;
+  auto src = g.zeros<T>(heads, dim);
+  const u64 groups = heads * dim / group;
+  for (u64 n = 0; n < groups; ++n)
+    for (u64 j = 0; j < group; ++j) {
+      const f64 sign = (n + j / 2) % 2 == 0 ? 1.0 : -1.0, scale = std::ldexp(1.0, static_cast<int>(n % 5) - 4);
+      const f64 quotient = j == n % group ? largest : fp8_quotient(type, (n + j) % 6, n / 6);
+      src[n * group + j] = T(static_cast<f32>(sign * quotient * scale));
+    }
+  const auto words = g.integers<u32>(0, 0xffffffffll, heads, max_seq, dim / 4);
+  const auto scales = g.values<T>(heads, max_seq, dim / group);
+  auto want_words = elements(words);
+  auto want_scales = elements(scales);
+  for (u64 n = 0; n < groups; ++n) {
+    const u64 at = (n / 14 * max_seq + position) * 14 + n % 14;
+    want_scales[at] = T(static_cast<f32>(std::ldexp(1.0, static_cast<int>(n % 5) - 4)));
+    for (u64 w = 0; w < group / 4; ++w) {
+      u32 word = 0;
+      for (u32 j = 0; j < 4; ++j)
+        word |=
+            small_float_code(type, src.at(n * group + 4 * w + j) / static_cast<f64>(static_cast<f32>(want_scales[at])))
+            << (8 * j);
+      want_words[at * (group / 4) + w] = word;
+    }
+  }
+  return Case{QuantizeKvFp8<T>{.src = src,
+                               .words = words,
+                               .scales = scales,
+                               .head_dim = dim,
+                               .max_seq = max_seq,
+                               .position = position,
+                               .format = {.type = type, .group = group}}}
+      .expect_exact("words", want_words)
+      .expect_exact("scales", want_scales);
 }
 // Every finite code occurs.
 template <class T>
@@ -206,6 +268,10 @@ void register_kv_cache(Registry& r) {
     q.doc("One token's keys or values as " + name + " codes with a scale for each 32, in a cache.");
     q.test("magnitudes down to subnormal codes, zeros", exact_match,
            [type]<class T>(Gen& g) { return quantised_fp8<T>(g, type, 3, 96, 7, 5); });
+    q.test("ties in every place of a group", exact_match, [type]<class T>(Gen& g) { return ties_fp8<T>(g, type); });
+    q.test("the last place", exact_match, [type]<class T>(Gen& g) { return quantised_fp8<T>(g, type, 1, 32, 7, 6); });
+    q.test("beyond the cache: nothing", exact_match,
+           [type]<class T>(Gen& g) { return quantised_fp8<T>(g, type, 2, 64, 7, 7); });
     q.bench("8 heads of 128", [type]<class T>(Gen& g) { return quantised_fp8<T>(g, type, 8, 128, 512, 100); });
     auto d = r.kernel<BulkDequantKvFp8>("bulk_dequant_kv_fp8_" + name, "kv", types,
                                         [type](auto& k) { k.format.type = type; });

@@ -212,7 +212,7 @@ void register_batched_projections(Registry& r) {
     k.test("three different ragged sizes", affine_limit,
            [spec]<class T>(Gen& g) { return qkv_gemv<T>(g, spec, {21, 9, 5}, 640); });
     k.test("keys longest, one group", affine_limit,
-           [spec]<class T>(Gen& g) { return qkv_gemv<T>(g, spec, {3, 18, 1}, spec.format.group); });
+           [spec]<class T>(Gen& g) { return qkv_gemv<T>(g, spec, {4, 18, 2}, spec.format.group); });
     k.bench("2048 + 512 + 512 x 2048",
             [spec]<class T>(Gen& g) { return qkv_gemv<T>(g, spec, {2048, 512, 512}, 2048); });
   }
@@ -221,6 +221,8 @@ void register_batched_projections(Registry& r) {
   q.test("ragged rows and sizes", affine_limit,
          [shared]<class T>(Gen& g) { return separate<T>(g, shared, 5, {21, 9, 5}, 640); });
   q.test("one row", affine_limit, [shared]<class T>(Gen& g) { return separate<T>(g, shared, 1, {2, 1, 11}, 64); });
+  q.test("even rows and sizes", affine_limit,
+         [shared]<class T>(Gen& g) { return separate<T>(g, shared, 4, {8, 2, 14}, 128); });
   q.bench("4 rows, 2048 + 512 + 512 x 2048",
           [shared]<class T>(Gen& g) { return separate<T>(g, shared, 4, {2048, 512, 512}, 2048); });
 
@@ -229,6 +231,8 @@ void register_batched_projections(Registry& r) {
   v.doc("Four projections by int4 codes of one input row, each to its own output; 8 rows a threadgroup.");
   v.test("four different ragged sizes", affine_limit,
          [fast]<class T>(Gen& g) { return separate<T>(g, fast, 1, {21, 9, 5, 12}, 640); });
+  v.test("several rows, sizes of the other parity", affine_limit,
+         [fast]<class T>(Gen& g) { return separate<T>(g, fast, 3, {8, 18, 12, 9}, 128); });
   v.bench("4 x 1024 x 2048",
           [fast]<class T>(Gen& g) { return separate<T>(g, fast, 1, {1024, 1024, 1024, 1024}, 2048); });
   auto m =
@@ -236,6 +240,8 @@ void register_batched_projections(Registry& r) {
   m.doc("Four projections by int4 codes of M input rows, 2 of which share a pass over the weights.");
   m.test("ragged rows, four different sizes", affine_limit,
          [shared]<class T>(Gen& g) { return separate<T>(g, shared, 3, {1, 19, 8, 10}, 576); });
+  m.test("even rows, sizes of the other parity", affine_limit,
+         [shared]<class T>(Gen& g) { return separate<T>(g, shared, 4, {8, 2, 13, 5}, 128); });
   m.bench("4 rows, 4 x 1024 x 2048",
           [shared]<class T>(Gen& g) { return separate<T>(g, shared, 4, {1024, 1024, 1024, 1024}, 2048); });
 }
