@@ -30,14 +30,17 @@ int main(int argc, char** argv) {
     };
     o.progress = [&, next = 10.0](u64 done, u64 of, const mutation::Verdict& v) mutable {
       if (all) fmt::print("{:<10} {} {}: {} ({})\n", name(v.fate), v.kernel, v.mutant, v.ir, v.where);
+      // At once: of a run that is stopped, what it found is known.
+      if (v.fate == mutation::Fate::survived) {
+        fmt::print("survived: {} {}\n  {}\n  {}\n", v.kernel, v.mutant, v.ir, v.where);
+        std::fflush(stdout);
+      }
       if (const double now = seconds(); now >= next) {
         next = now + 10;
         fmt::print(stderr, "{} of {} mutants, {:.0f} s\n", done, of, now);
       }
     };
     const auto score = mutation::try_mutants(standard_library(), o);
-    for (const auto& v : score.survivors)
-      fmt::print("survived: {} {}\n  {}\n  {}\n", v.kernel, v.mutant, v.ir, v.where);
     for (const auto& b : score.broken) fmt::print("broken: {}\n", b);
     fmt::print("{} kernels: {} killed, {} survived, {} explained, {} equivalent; score {:.4f} (least {}), {:.0f} s\n",
                score.kernels, score.killed, score.survived, score.explained, score.equivalent, score.value(), threshold,

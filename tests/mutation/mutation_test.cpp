@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "ir/text.h"
+#include "rules.h"
 #include "trial.h"
 
 namespace iron::mutation {
@@ -14,8 +15,7 @@ namespace {
 
 constexpr u64 sample = 20'000;
 constexpr u64 tier_sample = 12, tier_sample_full = 400;  // a mutant of the Hopper tier takes seconds
-constexpr double aim = 0.95;                             // of the whole set
-constexpr double reached = 0.92;                         // of the sample: what later families must not lower
+constexpr double aim = 0.95;                             // of the sample and of the whole set
 
 TEST(Library, NoticesFaults) {
   const char* v = std::getenv("IRON_TEST_FULL");
@@ -35,7 +35,7 @@ TEST(Library, NoticesFaults) {
              score.killed, score.survived, score.explained, score.equivalent, score.value());
   for (const auto& b : score.broken) ADD_FAILURE() << b;
   EXPECT_GT(score.killed, 0u);
-  EXPECT_GE(score.value(), full ? aim : reached) << "survivors:\n" << list;
+  EXPECT_GE(score.value(), aim) << "survivors:\n" << list;
 }
 
 constexpr std::string_view text = R"(kernel @k(%x: in f32, %y: out f32, %n: scalar u32) threadgroup exact {
@@ -75,6 +75,107 @@ TEST(Mutants, EveryFaultIsMadeAndChangesTheKernel) {
     EXPECT_EQ(ir::print(ir::parse(ir::print(*mutant))), ir::print(*mutant)) << m.id();
   }
   EXPECT_EQ(seen.size(), 12u);
+}
+
+// The first op of a code, mutated: why nobody can notice.
+std::string_view why(const std::string& body, ir::Opcode code, Fault fault, int nth = 0) {
+  const ir::Kernel k = ir::canonical(
+      ir::parse("kernel @k(%x: in f32, %y: out f32, %n: scalar u32) threadgroup exact {\n" + body + "}\n"));
+  for (const auto& m : mutations_of(k))
+    if (k.op(m.at).code == code && m.fault == fault && nth-- == 0) return invisible(k, m).value_or("");
+  ADD_FAILURE() << "no such fault in " << ir::print(k);
+  return "";
+}
+
+TEST(Rules, ALadderMayReachItsLanesInAnotherOrder) {
+  const std::string ladder = R"(  %l = lane_id : index
+  %t = thread_id : index
+  %a = load %x[%t] : f32
+  %b = simd.shuffle_xor<2> %a : f32
+  %c = max %a, %b : f32
+  %d = simd.shuffle_xor<1> %c : f32
+  %e = max %c, %d : f32
+  store %y[%t], %e
+)";
+  // 2 -> 3 reaches the same four lanes, 1 -> 2 only two.
+  EXPECT_FALSE(why(ladder, ir::Opcode::SimdShuffleXor, Fault::other_lane, 0).empty());
+  EXPECT_TRUE(why(ladder, ir::Opcode::SimdShuffleXor, Fault::other_lane, 1).empty());
+  // Somebody else sees the value in between.
+  std::string watched = ladder;
+  watched.replace(watched.find("store %y[%t], %e"), 16, "store %y[%t], %c");
+  EXPECT_TRUE(why(watched, ir::Opcode::SimdShuffleXor, Fault::other_lane, 0).empty());
+  // Two operations do not join the same terms.
+  std::string mixed = ladder;
+  mixed.replace(mixed.find("max %c, %d"), 3, "add");
+  EXPECT_TRUE(why(mixed, ir::Opcode::SimdShuffleXor, Fault::other_lane, 0).empty());
+}
+
+TEST(Rules, ATransposingLadderIsFollowedThroughItsSelects) {
+  const std::string ladder = R"(  %t = thread_id : index
+  %l = lane_id : index
+  %m = and %l, 2 : index
+  %u = ne %m, 0 : bool
+  %a = load %x[%t] : f32
+  %b = mul %a, %a : f32
+  %k = select %u, %b, %a : f32
+  %g = select %u, %a, %b : f32
+  %s = simd.shuffle_xor<2> %g : f32
+  %c = add %k, %s : f32
+  %d = simd.shuffle_xor<1> %c : f32
+  %e = add %c, %d : f32
+  store %y[%t], %e
+)";
+  EXPECT_FALSE(why(ladder, ir::Opcode::SimdShuffleXor, Fault::other_lane, 0).empty());
+  EXPECT_TRUE(why(ladder, ir::Opcode::SimdShuffleXor, Fault::other_lane, 1).empty());
+}
+
+TEST(Rules, CopiesLieInTheLanesThatTheirExpressionGivesThem) {
+  const auto body = [](const std::string& divisor) {
+    return R"(  %t = thread_id : index
+  %l = lane_id : index
+  %p = div %l, )" +
+           divisor + R"( : index
+  %a = load %x[%p] : f32
+  %e = exp %a : f32
+  %b = simd.broadcast %e, 4 : f32
+  store %y[%t], %b
+)";
+  };
+  EXPECT_FALSE(why(body("4"), ir::Opcode::SimdBroadcast, Fault::other_lane).empty());
+  EXPECT_FALSE(why(body("2"), ir::Opcode::SimdBroadcast, Fault::other_lane).empty());
+  EXPECT_TRUE(why(body("1"), ir::Opcode::SimdBroadcast, Fault::other_lane).empty());
+  EXPECT_TRUE(why(body("3"), ir::Opcode::SimdBroadcast, Fault::other_lane).empty());
+}
+
+TEST(Rules, ACarriedValueIsSymmetricOnlyIfItsLoopIs) {
+  const auto body = [](const std::string& end) {
+    return R"(  %t = thread_id : index
+  %l = lane_id : index
+  %m = cast %n : index
+  %z = div %l, 1 : index
+  %r = for %i = 0 to )" +
+           end + R"( step 1 carry(%v = 1.0:f32) : f32 {
+    %w = add %v, %v : f32
+    yield %w
+  }
+  %b = simd.broadcast %r, 0 : f32
+  store %y[%t], %b
+)";
+  };
+  EXPECT_FALSE(why(body("%m"), ir::Opcode::SimdBroadcast, Fault::other_lane).empty());
+  EXPECT_TRUE(why(body("%z"), ir::Opcode::SimdBroadcast, Fault::other_lane).empty());
+}
+
+TEST(Rules, ALoopOfOneTripHasNoStep) {
+  const auto body = [](const std::string& end) {
+    return "  %t = thread_id : index\n  for %i = %t to " + end + R"( step 64 {
+    %a = load %x[%i] : f32
+    store %y[%i], %a
+  }
+)";
+  };
+  EXPECT_FALSE(why(body("48"), ir::Opcode::Const, Fault::constant, 1).empty());
+  EXPECT_TRUE(why(body("65"), ir::Opcode::Const, Fault::constant, 1).empty());
 }
 
 TEST(Explained, NeedsAReason) {

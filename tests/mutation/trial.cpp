@@ -18,6 +18,7 @@
 #include "passes/expand_math.h"
 #include "passes/pipeline.h"
 #include "passes/rewrite.h"
+#include "rules.h"
 #include "runtime/run_case.h"
 
 namespace iron::mutation {
@@ -82,9 +83,11 @@ std::string shown(const Kernel& k, OpId id) {
 
 bool explains(const Explanation& e, const Verdict& v) {
   const bool family = e.kernel.ends_with('*');
-  const std::string_view kernel = e.kernel;
+  const std::string_view kernel = e.kernel, shown = e.expression;
+  const bool start = shown.ends_with('*');
   return (family ? v.kernel.starts_with(kernel.substr(0, kernel.size() - 1)) : v.kernel == kernel) &&
-         v.mutant.starts_with(e.fault + ":") && v.where.starts_with(e.file + ":") && v.ir == e.expression;
+         v.mutant.starts_with(e.fault + ":") && v.where.starts_with(e.file + ":") &&
+         (start ? v.ir.starts_with(shown.substr(0, shown.size() - 1)) : v.ir == shown);
 }
 
 /// A kernel as it runs, with its launch contract.
@@ -217,6 +220,8 @@ std::optional<Verdict> verdict(Trial& trial, const std::string& key, const Mutat
     v.fate = *fate;
   else if (optimised_identity(*mutant) == subject.optimised)
     v.fate = Fate::equivalent;
+  else if (const auto why = invisible(subject.kernel, mutation))
+    v.fate = Fate::explained, v.why = *why;
   else
     for (const auto& e : explained)
       if (explains(e, v)) v.fate = Fate::explained, v.why = e.why;
@@ -234,16 +239,30 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
   Score score;
   // Plans need the recorded kernels; the cases are made again, entry by entry, so that few are alive at a time.
   std::vector<Planned> plan;
-  for (const auto& e : registry.entries()) {
-    if (e.full_name().find(options.filter) == std::string::npos) continue;
-    try {
-      const Trial trial(e);
-      for (const auto& [key, s] : trial.kernels())
-        for (const auto& m : mutations_of(s.kernel)) plan.push_back({&e, key, m, hash(e.full_name() + key + m.id())});
-    } catch (const Error& error) {
-      score.broken.push_back(fmt::format("{}: {}", e.full_name(), error.what()));
+  std::mutex mutex;
+  const auto on_threads = [&](const std::function<void()>& work) {
+    std::vector<std::thread> helpers;
+    for (u32 t = 1; t < options.threads; ++t) helpers.emplace_back(work);
+    work();
+    for (auto& h : helpers) h.join();
+  };
+  std::atomic<std::size_t> next{0};
+  on_threads([&] {
+    for (std::size_t i = next++; i < registry.entries().size(); i = next++) {
+      const auto& e = registry.entries()[i];
+      if (e.full_name().find(options.filter) == std::string::npos) continue;
+      try {
+        const Trial trial(e);
+        const std::lock_guard lock(mutex);
+        for (const auto& [key, s] : trial.kernels())
+          for (const auto& m : mutations_of(s.kernel)) plan.push_back({&e, key, m, hash(e.full_name() + key + m.id())});
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        score.broken.push_back(fmt::format("{}: {}", e.full_name(), error.what()));
+      }
     }
-  }
+  });
+  std::sort(score.broken.begin(), score.broken.end());
   const auto tier = std::partition(plan.begin(), plan.end(), [](const Planned& p) { return p.entry->needs.empty(); });
   const auto sampled = [](auto begin, auto end, u64 most) {
     if (most == 0 || most >= static_cast<u64>(end - begin)) return end;
@@ -266,8 +285,7 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
     entries.push_back(std::span(plan).subspan(at, end - at));
     at = end;
   }
-  std::mutex mutex;
-  std::atomic<std::size_t> next{0};
+  next = 0;
   u64 done = 0;
   const auto note = [&](Verdict v) {
     const std::lock_guard lock(mutex);
@@ -309,10 +327,7 @@ Score try_mutants(const Registry& registry, const TrialOptions& options) {
       ++score.kernels;
     }
   };
-  std::vector<std::thread> helpers;
-  for (u32 t = 1; t < options.threads; ++t) helpers.emplace_back(work);
-  work();
-  for (auto& h : helpers) h.join();
+  on_threads(work);
   const auto by_name = [](const Verdict& x, const Verdict& y) {
     return std::tie(x.kernel, x.mutant) < std::tie(y.kernel, y.mutant);
   };

@@ -31,7 +31,7 @@ struct Score {
 };
 
 /// Survivors that no test can kill, one a line: "kernel | fault | file | expression | why"; '#' starts a comment. A
-/// kernel may end in '*'; the expression is Verdict::ir.
+/// kernel may end in '*', the expression, which is Verdict::ir, too.
 struct Explanation {
   std::string kernel, fault, file, expression, why;
 };
