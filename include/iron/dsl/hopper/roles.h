@@ -44,7 +44,7 @@ class Role {
 /// role, and a host `if (role.is("load"))` picks its text. Warpgroups of 128 threads are counted through the list.
 class Roles {
  public:
-  Roles(std::vector<RoleDecl> decls, detail::Loc loc) : loc_(loc) {
+  Roles(const std::vector<RoleDecl>& decls, detail::Loc loc) : loc_(loc) {
     std::string text;
     std::vector<std::string> names;
     for (const auto& d : decls) {
@@ -86,8 +86,8 @@ class Roles {
   bool done_ = false;
   int exceptions_ = std::uncaught_exceptions();
 };
-inline Roles roles(std::vector<RoleDecl> decls, detail::Loc loc = detail::Loc::here()) {
-  return Roles(std::move(decls), loc);
+inline Roles roles(const std::vector<RoleDecl>& decls, detail::Loc loc = detail::Loc::here()) {
+  return Roles(decls, loc);
 }
 
 /// Turns of the warpgroups of one role: enter() waits for the warpgroup's turn, leave() hands it on; the first
