@@ -21,7 +21,10 @@ std::span<const GemmMember> gemm_members() {
     const ProductForm vector{.a = "vec", .b = "mat", .c = "out", .k = "k", .weight_major = true};
     ProductForm vector_rows = vector;
     vector_rows.n = "m";
-    std::vector<GemmMember> all{{"iron_gemm_tma_cluster2", Rung::hopper, tma},
+    std::vector<GemmMember> all{{"iron_gemm_splitk_tma_cluster8", Rung::hopper, tma},
+                                {"iron_gemm_splitk_tma_cluster4", Rung::hopper, tma},
+                                {"iron_gemm_splitk_tma_cluster2", Rung::hopper, tma},
+                                {"iron_gemm_tma_cluster2", Rung::hopper, tma},
                                 {"iron_gemm_tma", Rung::hopper, tma},
                                 {"iron_gemm_tma_e4m3_cluster2", Rung::hopper, tma_e4m3},
                                 {"iron_gemm_tma_e4m3", Rung::hopper, tma_e4m3},

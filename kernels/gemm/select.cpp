@@ -8,6 +8,7 @@
 
 #include "gemm/gemm.h"
 #include "gemm/gemm_tma.h"
+#include "gemm/split_k_tma.h"
 #include "gemv/gemv.h"
 
 namespace iron::kernels {
@@ -26,11 +27,18 @@ const KernelEntry* entry_for(const GemmMember& member, const GemmProblem& p) {
 constexpr u32 tile_rows = GemmTmaSpec{}.bm;
 
 // Blocks of half as many columns, where even then no multiprocessor gets two: 1.56 times the speed at 1024^3, 1.44 at
-// 128 x 8192 x 8192. Not tried for E4M3.
+// 128 x 8192 x 8192; a split over the depth is faster still where one fits: 1.72 at 16 x 8192 x 8192. Not tried for
+// E4M3.
 bool halves_columns(const GemmProblem& p, u32 units) {
   const GemmTmaSpec s;
   const u64 tiles = u64{(p.m + s.bm - 1) / s.bm} * ((p.n + s.bn - 1) / s.bn);
   return !p.e4m3 && units > 1 && 2 * tiles <= units;
+}
+
+// The threadgroups that share the depth, 0 for members that do not split it.
+u32 split_of(const GemmMember& member) {
+  constexpr std::string_view prefix = "iron_gemm_splitk_tma_cluster";
+  return member.kernel.starts_with(prefix) ? static_cast<u32>(member.kernel.back() - '0') : 0;
 }
 
 // What is in the way of the Hopper members; empty if nothing is.
@@ -42,12 +50,20 @@ std::string hopper_obstacle(const GemmMember& member, const GemmProblem& p, std:
   const auto row = [](u32 columns, DType t) { return u64{columns} * dtype_size(t); };
   if (row(p.k, p.input) % 16)
     return fmt::format("rows of A and B have {} bytes, tensor copies take multiples of 16", row(p.k, p.input));
+  if (const u32 cluster = split_of(member); cluster > 0) {
+    if (!halves_columns(p, units)) return "there are tiles enough without a split of the depth";
+    if (split_k_tma_for(p.m, p.n, p.k, units).cluster != cluster)
+      return fmt::format("clusters of {} fit the multiprocessors worse or not at all", cluster);
+    if ((p.k + 63) / 64 < 4 * cluster)
+      return fmt::format("{} terms leave less than four blocks of 64 to each of {}", p.k, cluster);
+    return {};  // C is written element by element
+  }
   if (row(p.n, p.output) % 16)
     return fmt::format("rows of C have {} bytes, tensor copies take multiples of 16", row(p.n, p.output));
-  if (member.kernel.ends_with("_cluster2") && p.m <= tile_rows)
-    return fmt::format("{} rows are one row of tiles: no two threadgroups share B", p.m);
-  if (member.kernel.ends_with("_cluster2") && halves_columns(p, units))
-    return "blocks of 256 columns would leave more than half of the multiprocessors idle";
+  if (member.kernel == "iron_gemm_tma_cluster2" || member.kernel == "iron_gemm_tma_e4m3_cluster2") {
+    if (p.m <= tile_rows) return fmt::format("{} rows are one row of tiles: no two threadgroups share B", p.m);
+    if (halves_columns(p, units)) return "blocks of 256 columns would leave more than half of the multiprocessors idle";
+  }
   return {};
 }
 
@@ -68,6 +84,8 @@ std::string portable_obstacle(const GemmMember& member, const GemmProblem& p, u3
 }
 
 std::string reason(const GemmMember& m) {
+  if (const u32 cluster = split_of(m); cluster > 0)
+    return fmt::format("few tiles: clusters of {} share the depth and join their sums", cluster);
   if (m.rung == Rung::hopper)
     return m.kernel.ends_with("_cluster2") ? "tensor copies and warpgroup products, pairs of threadgroups share B"
                                            : "tensor copies and warpgroup products";
@@ -101,8 +119,9 @@ GemmSelection select_gemm(const GemmProblem& p, std::span<const std::string> fea
     s.member = m, s.entry = entry, s.why = reason(*m);
     if (m->rung == Rung::hopper) {
       std::string fields;
-      if (halves_columns(p, units)) fields = "bn=128", s.why += ", blocks of 128 columns for more threadgroups";
-      if (units > 1 && units != GemmTmaSpec{}.units)
+      if (halves_columns(p, units) && !split_of(*m))
+        fields = "bn=128", s.why += ", blocks of 128 columns for more threadgroups";
+      if (units > 1 && units != GemmTmaSpec{}.units && !split_of(*m))
         fields += fmt::format("{}units={}", fields.empty() ? "" : ",", units);
       if (!fields.empty()) s.spec = fmt::format("spec={{{}}}", fields);
     }

@@ -138,11 +138,24 @@ TEST(SelectGemm, NarrowBlocksFeedMoreMultiprocessors) {
   kernel->specialise(few.spec);
   bind_gemm(*kernel, few.member->form, 1024, 1024, 1024, nullptr, nullptr, nullptr);
   EXPECT_EQ(kernel->grid().groups.x, 64u);
-  EXPECT_EQ(select_gemm(problem(16, 8192, 8192), features("sm_90a"), 132).spec, "spec={bn=128}");
-  EXPECT_EQ(select_gemm(problem(16, 8192, 8192), features("sm_90a"), 114).spec, "spec={bn=128,units=114}");
+  EXPECT_EQ(select_gemm(problem(128, 8192, 8192), features("sm_90a"), 132).spec, "spec={bn=128}");
+  EXPECT_EQ(select_gemm(problem(128, 8192, 8192), features("sm_90a"), 114).spec, "spec={bn=128,units=114}");
   EXPECT_EQ(select_gemm(problem(2048, 2048, 2048), features("sm_90a"), 132).spec, "");
   GemmProblem bytes{.m = 16, .n = 8192, .k = 8192, .input = DType::u8, .output = DType::bf16, .e4m3 = true};
   EXPECT_EQ(select_gemm(bytes, features("sm_90a"), 132).spec, "");
+}
+
+TEST(SelectGemm, FewTilesShareTheDepth) {
+  EXPECT_EQ(chosen(problem(16, 8192, 8192)), "iron_gemm_splitk_tma_cluster2_bf16");
+  EXPECT_EQ(chosen(problem(96, 512, 2048)), "iron_gemm_splitk_tma_cluster4_bf16");
+  EXPECT_EQ(chosen(problem(256, 96, 5120, DType::f16)), "iron_gemm_splitk_tma_cluster8_f16");
+  EXPECT_EQ(chosen(problem(256, 97, 5120)), "iron_gemm_splitk_tma_cluster8_bf16");  // rows of C need no alignment there
+  EXPECT_EQ(select_gemm(problem(16, 8192, 8192), features("sm_90a"), 132).spec, "");
+  const auto shallow = select_gemm(problem(64, 64, 512), features("sm_90a"), 132);
+  EXPECT_EQ(shallow.entry->full_name(), "iron_gemm_tma_bf16");
+  EXPECT_NE(passed(shallow, "iron_gemm_splitk_tma_cluster8_bf16").find("512 terms"), std::string::npos);
+  const auto large = select_gemm(problem(4096, 4096, 4096), features("sm_90a"), 132);
+  EXPECT_NE(passed(large, "iron_gemm_splitk_tma_cluster8_bf16").find("tiles enough"), std::string::npos);
 }
 
 TEST(SelectGemm, RefusesWhatNobodyComputes) {
@@ -166,7 +179,7 @@ TEST(SelectGemm, EveryChoiceIsAccepted) {
     for (const DType type : {DType::bf16, DType::f16, DType::f32})
       for (const u32 m : {1u, 7u, 128u, 129u, 300u})
         for (const u32 n : {8u, 100u, 264u, 333u})
-          for (const u32 k : {8u, 72u, 77u})
+          for (const u32 k : {8u, 72u, 77u, 4096u})
             for (const bool weight_major : {true, false}) {
               auto p = problem(m, n, k, type);
               p.weight_major = weight_major;
@@ -174,8 +187,8 @@ TEST(SelectGemm, EveryChoiceIsAccepted) {
               const auto kernel = s.entry->instance();
               if (!s.spec.empty()) kernel->specialise(s.spec);
               void* const at = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
-              bind_gemm(*kernel, s.member->form, m, n, k, at, static_cast<std::byte*>(at) + (1 << 22),
-                        static_cast<std::byte*>(at) + (1 << 23));
+              bind_gemm(*kernel, s.member->form, m, n, k, at, static_cast<std::byte*>(at) + (1 << 26),
+                        static_cast<std::byte*>(at) + (1 << 27));
               const auto compiled = runtime::compile_for("cuda", kernel->record(s.entry->full_name()));
               std::vector<LaunchArg> args;
               for (const auto& a : kernel->arguments()) args.push_back(a.launch_arg(a.buffer.data));

@@ -70,6 +70,8 @@ int selection(const Globals& globals, const InspectOptions& o) {
   } else {
     const auto& profile = target::profile(o.arch);
     for (const auto a : profile.atoms.atoms()) features.emplace_back(target::name(a));
+    // A profile has no number of them: that of the H200, which the Hopper members are registered for.
+    if (profile.atoms.has(target::Atom::roles)) units = 132, device += " with 132 multiprocessors";
   }
   const auto s = kernels::select_gemm(p, features, units);
   Json passed = Json::array();
