@@ -156,8 +156,8 @@ IRON_API void iron_kernel_destroy(iron_kernel* kernel);
 IRON_API iron_status iron_kernel_describe(const iron_kernel* kernel, iron_kernel_info* info);
 IRON_API const char* iron_kernel_specialisation(const iron_kernel* kernel); /* lives as long as the kernel */
 /* "gemm" without a specialisation stands for its family: a launch that states no grid goes to the member that fits the
- * device, the shape and the alignment. Which one took the last launch and why, "iron_gemm_tma_bf16: ...", until the next
- * launch; NULL before the first one and for kernels that stand for themselves. */
+ * device, the shape and the alignment. Which one took the last launch and why, "iron_gemm_tma_bf16: ...", until the
+ * next launch; NULL before the first one and for kernels that stand for themselves. */
 IRON_API const char* iron_kernel_member(const iron_kernel* kernel);
 
 typedef enum iron_parameter_kind { IRON_IN = 0, IRON_OUT = 1, IRON_INOUT = 2, IRON_SCALAR = 3 } iron_parameter_kind;
