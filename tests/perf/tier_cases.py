@@ -153,4 +153,4 @@ def decode(world, small, batch, kv_heads, group, length):
 
 
 for batch, length in ((1, 1024), (1, 8192), (1, 32768), (4, 8192), (32, 4096)):
-    case(f"decode bf16 batch {batch}, {length} keys")(lambda world, small, batch=batch, length=length: decode(world, small, batch, 8, 8, length))
+    case(f"decode bf16 batch {batch} of {length} keys")(lambda world, small, batch=batch, length=length: decode(world, small, batch, 8, 8, length))
