@@ -161,10 +161,13 @@ struct AttentionDecodeSplit {
       const auto top = max(max(top_0, top_1), unseen_score);
       const auto weight_0 = fast_exp2((top_0 - top) * scale), weight_1 = fast_exp2((top_1 - top) * scale);
       const auto at = (pair * group + row) * splits + split;
-      partial_out[at * hd + col] = weight_0 * parts.sums(row, col) + weight_1 * parts.sums(other, col);
+      // Named: what is read from threadgroup memory keeps the order in which it is written.
+      const auto sum_0 = weight_0 * parts.sums(row, col), sum_1 = weight_1 * parts.sums(other, col);
+      partial_out[at * hd + col] = sum_0 + sum_1;
       IRON_IF(col == 0u) {
         partial_top[at] = top * (scale * ln_2);  // as a natural logarithm
-        partial_total[at] = weight_0 * parts.stats(row, 1u) + weight_1 * parts.stats(other, 1u);
+        const auto total_0 = weight_0 * parts.stats(row, 1u), total_1 = weight_1 * parts.stats(other, 1u);
+        partial_total[at] = total_0 + total_1;
       }
     }
   }
