@@ -26,6 +26,7 @@
 extern "C" {
 #endif
 
+/* C's words for types and null pointers: NOLINTBEGIN(modernize-*,performance-no-int-to-ptr) */
 #define IRON_API __attribute__((visibility("default")))
 #define IRON_C_ABI 1
 
@@ -269,6 +270,7 @@ IRON_API iron_status iron_stream_capture(iron_stream* stream, iron_status (*body
 IRON_API void iron_graph_destroy(iron_graph* graph);
 IRON_API iron_status iron_graph_replay(const iron_graph* graph, iron_stream* stream);
 IRON_API size_t iron_graph_size(const iron_graph* graph); /* launches */
+/* NOLINTEND(modernize-*,performance-no-int-to-ptr) */
 
 #ifdef __cplusplus
 }

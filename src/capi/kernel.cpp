@@ -257,7 +257,7 @@ iron_status iron_library_entry(size_t index, iron_kernel_info* info) {
 iron_status iron_kernel_create(iron_device* device, const char* name, iron_dtype dtype, const char* specialisation,
                                iron_kernel** kernel) {
   return guarded([&] {
-    need(device, "device"), need(name, "name"), need(kernel, "kernel");
+    need(device, "device"), need(name, "name"), need(static_cast<const void*>(kernel), "kernel");
     *kernel = nullptr;
     auto k = std::make_unique<iron_kernel>();
     k->shared = device->shared;
