@@ -98,6 +98,14 @@ Case dequantised(Gen& g, u32 bits, u32 heads, u32 dim, u32 max_seq, u32 position
       .moves(out.size() * (sizeof(T) * 8 + bits) / 8);
 }
 
+// The codes of four neighbours, the first one lowest.
+template <class T>
+u32 fp8_word(SmallFloat type, const Array<T>& src, u64 first, f32 scale) {
+  u32 word = 0;
+  for (u32 j = 0; j < 4; ++j)
+    word |= small_float_code(type, f64{static_cast<f32>(src.at(first + j)) / scale}) << (8 * j);
+  return word;
+}
 // Values of one group; the first of a head are zeros, of both signs.
 template <class T>
 Case quantised_fp8(Gen& g, SmallFloat type, u32 heads, u32 dim, u32 max_seq, u32 position) {
@@ -120,12 +128,7 @@ Case quantised_fp8(Gen& g, SmallFloat type, u32 heads, u32 dim, u32 max_seq, u32
       const T scale(amax == 0 ? 1.0f : static_cast<f32>(amax) / static_cast<f32>(format_of(type).largest));
       want_scales[at] = scale;
       for (u64 w = 0; w < group / 4; ++w) {
-        u32 word = 0;
-        for (u32 j = 0; j < 4; ++j) {
-          const f32 quotient = static_cast<f32>(src.at(first + 4 * w + j)) / static_cast<f32>(scale);
-          word |= small_float_code(type, f64{quotient}) << (8 * j);
-        }
-        want_words[at * (group / 4) + w] = word;
+        want_words[at * (group / 4) + w] = fp8_word(type, src, first + 4 * w, static_cast<f32>(scale));
       }
     }
   return Case{QuantizeKvFp8<T>{.src = src,
@@ -182,14 +185,8 @@ Case ties_fp8(Gen& g, SmallFloat type) {
   for (u64 n = 0; n < groups; ++n) {
     const u64 at = (n / 14 * max_seq + position) * 14 + n % 14;
     want_scales[at] = T(static_cast<f32>(std::ldexp(1.0, static_cast<int>(n % 5) - 4)));
-    for (u64 w = 0; w < group / 4; ++w) {
-      u32 word = 0;
-      for (u32 j = 0; j < 4; ++j)
-        word |=
-            small_float_code(type, src.at(n * group + 4 * w + j) / static_cast<f64>(static_cast<f32>(want_scales[at])))
-            << (8 * j);
-      want_words[at * (group / 4) + w] = word;
-    }
+    for (u64 w = 0; w < group / 4; ++w)
+      want_words[at * (group / 4) + w] = fp8_word(type, src, n * group + 4 * w, static_cast<f32>(want_scales[at]));
   }
   return Case{QuantizeKvFp8<T>{.src = src,
                                .words = words,

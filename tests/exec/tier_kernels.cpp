@@ -4,6 +4,20 @@
 
 namespace iron::exec::tier {
 
+namespace {
+// a: [m, k], b: [n, k]; the product a * b^T, summed in f64.
+std::vector<f32> product(const std::vector<bf16>& a, const std::vector<bf16>& b, u32 m, u32 n, u32 k) {
+  std::vector<f32> c;
+  for (u32 i = 0; i < m; ++i)
+    for (u32 j = 0; j < n; ++j) {
+      f64 sum = 0;
+      for (u32 x = 0; x < k; ++x) sum += static_cast<f64>(a[u64{i} * k + x]) * static_cast<f64>(b[u64{j} * k + x]);
+      c.push_back(static_cast<f32>(sum));
+    }
+  return c;
+}
+}  // namespace
+
 Case copy_case(u32 rows, u32 cols, u32 groups) {
   struct Memory {
     std::vector<f16> in, out;
@@ -30,13 +44,7 @@ Case gemm_case(u32 m, u32 n, u32 k, u32 cluster, u32 groups) {
   c.kernel = record(kernel, "gemm");
   c.geometry = exec::geometry(groups, 384);
   c.tolerance = 0x1p-8f;
-  for (u32 i = 0; i < m; ++i)
-    for (u32 j = 0; j < n; ++j) {
-      f64 sum = 0;
-      for (u32 x = 0; x < k; ++x)
-        sum += static_cast<f64>(memory->a[u64{i} * k + x]) * static_cast<f64>(memory->b[u64{j} * k + x]);
-      c.expected.push_back(static_cast<f32>(sum));
-    }
+  c.expected = product(memory->a, memory->b, m, n, k);
   c.run = keeping(memory, runner<bf16>(kernel, c.expected, c.geometry, 2));
   return c;
 }
@@ -113,13 +121,7 @@ Case split_case(u32 m, u32 n, u32 k, u32 cluster) {
   c.kernel = record(kernel, "split");
   c.geometry = exec::geometry(grid.groups.x, grid.threads.x);
   c.tolerance = 0x1p-8f;
-  for (u32 i = 0; i < m; ++i)
-    for (u32 j = 0; j < n; ++j) {
-      f64 sum = 0;
-      for (u32 x = 0; x < k; ++x)
-        sum += static_cast<f64>(memory->a[u64{i} * k + x]) * static_cast<f64>(memory->b[u64{j} * k + x]);
-      c.expected.push_back(static_cast<f32>(sum));
-    }
+  c.expected = product(memory->a, memory->b, m, n, k);
   c.run = keeping(memory, runner<bf16>(kernel, c.expected, c.geometry, 2));
   return c;
 }
