@@ -15,6 +15,7 @@
 #include "iron/error.h"
 #include "norm/rms_norm.h"
 #include "quant/prepack.h"
+#include "runtime/backend.h"
 
 namespace iron::model {
 
@@ -23,7 +24,6 @@ constexpr u32 batch = 256;         // tokens of a prefill that share one program
 constexpr u32 product_tokens = 4;  // that share one pass over a weight
 constexpr u32 int8_product_tokens = 8;
 constexpr u32 block_queries = 4;  // that share one pass over the cache
-
 template <class T>
 BufferRef part(const Buffer<T>& b, u64 count, u64 at = 0) {
   return {b.data() + at, count * sizeof(T), true};
@@ -54,13 +54,14 @@ Model::Model(const Gguf& file, const Device& device, u32 context, Policy policy)
     own_head_ = std::make_unique<Matrix>(pack(head));
   }
   output_norm_ = values_of(*weights.output_norm);
-  const u64 cells = u64{c.kv_heads} * capacity_ * c.head_dim;
+  const u64 cache_bytes =
+      u64{c.kv_heads} * capacity_ * c.head_dim * (policy_ == Policy::int8 ? sizeof(f16) : sizeof(f32));
   for (const LlamaLayer& from : weights.layers) {
     Layer layer;
     layer.attn_norm = values_of(*from.attn_norm), layer.ffn_norm = values_of(*from.ffn_norm);
     layer.qkv = join({from.q, from.k, from.v}), layer.gate_up = join({from.gate, from.up});
     layer.attn_output = std::move(join({from.attn_output})[0]), layer.down = std::move(join({from.down})[0]);
-    layer.keys = device_.buffer<f32>(cells), layer.values = device_.buffer<f32>(cells);
+    layer.keys = device_.buffer<u8>(cache_bytes), layer.values = device_.buffer<u8>(cache_bytes);
     layer.keys.fill_bytes(0), layer.values.fill_bytes(0);
     layers_.push_back(std::move(layer));
   }
@@ -223,12 +224,49 @@ void Model::add_product(Program& program, const std::vector<Matrix>& w, BufferRe
   }
 }
 
+// T is the cache's type.
+template <class T>
+void Model::add_attention(Program& program, const Layer& layer, const AttentionInput& input, u32 n) const {
+  const LlamaConfig& c = config_;
+  const auto rotated = part(rotated_, u64{n} * c.width);
+  add(program, kernels::RopeToCache<T>{.q = input.q,
+                                       .k = input.k,
+                                       .v = input.v,
+                                       .table = rope_table_,
+                                       .q_out = rotated,
+                                       .keys = part(layer.keys, layer.keys.size()),
+                                       .values = part(layer.values, layer.values.size()),
+                                       .tokens = n,
+                                       .heads = c.heads,
+                                       .kv_heads = c.kv_heads,
+                                       .q_stride = input.q_stride,
+                                       .kv_stride = input.kv_stride,
+                                       .capacity = capacity_,
+                                       .first = 0u,
+                                       .head_dim = c.head_dim});
+  const u32 heads_per_kv = c.heads / c.kv_heads;
+  add(program, kernels::CachedAttention<T>{
+                   .q = rotated,
+                   .keys = part(layer.keys, layer.keys.size()),
+                   .values = part(layer.values, layer.values.size()),
+                   .out = part(attended_, u64{n} * c.width),
+                   .tokens = n,
+                   .heads = c.heads,
+                   .heads_per_kv = heads_per_kv,
+                   .capacity = capacity_,
+                   .first = 0u,
+                   .scale = 1.0f / std::sqrt(static_cast<f32>(c.head_dim)),
+                   .head_dim = c.head_dim,
+                   .block_queries = n == 1 ? 1 : block_queries,
+                   .block_heads = n == 1 ? kernels::cached_attention_heads(c.heads, heads_per_kv, device_.backend().info().units) : 1});
+}
+
 void Model::add_layer(Program& program, const Layer& layer, u32 n) const {
   const LlamaConfig& c = config_;
   const u32 kv = c.kv_heads * c.head_dim, all = c.width + 2 * kv;
   const auto hidden = part(hidden_, u64{n} * c.width), middle = part(middle_, u64{n} * c.width);
   const auto normed = part(normed_, u64{n} * c.width), attended = part(attended_, u64{n} * c.width);
-  const auto rotated = part(rotated_, u64{n} * c.width), gated = part(gated_, u64{n} * c.feed_forward);
+  const auto gated = part(gated_, u64{n} * c.feed_forward);
   const auto norm = [&](BufferRef x, const Buffer<f32>& weight) {
     add(program, kernels::RmsNorm<f32>{.x = x, .weight = weight, .y = normed, .n = c.width, .eps = c.norm_epsilon});
   };
@@ -239,33 +277,15 @@ void Model::add_layer(Program& program, const Layer& layer, u32 n) const {
   const bool joined = layer.qkv.size() == 1;
   const u64 k_at = joined ? c.width : u64{n} * c.width, v_at = joined ? c.width + kv : u64{n} * (c.width + kv);
   const u64 end = u64{n} * all;
-  add(program, kernels::RopeToCache{.q = part(qkv_, joined ? end : k_at),
-                                    .k = part(qkv_, (joined ? end : v_at) - k_at, k_at),
-                                    .v = part(qkv_, end - v_at, v_at),
-                                    .table = rope_table_,
-                                    .q_out = rotated,
-                                    .keys = layer.keys,
-                                    .values = layer.values,
-                                    .tokens = n,
-                                    .heads = c.heads,
-                                    .kv_heads = c.kv_heads,
-                                    .q_stride = joined ? all : c.width,
-                                    .kv_stride = joined ? all : kv,
-                                    .capacity = capacity_,
-                                    .first = 0u,
-                                    .head_dim = c.head_dim});
-  add(program, kernels::CachedAttention{.q = rotated,
-                                        .keys = layer.keys,
-                                        .values = layer.values,
-                                        .out = attended,
-                                        .tokens = n,
-                                        .heads = c.heads,
-                                        .heads_per_kv = c.heads / c.kv_heads,
-                                        .capacity = capacity_,
-                                        .first = 0u,
-                                        .scale = 1.0f / std::sqrt(static_cast<f32>(c.head_dim)),
-                                        .head_dim = c.head_dim,
-                                        .block_queries = n == 1 ? 1 : block_queries});
+  const AttentionInput input{.q = part(qkv_, joined ? end : k_at),
+                             .k = part(qkv_, (joined ? end : v_at) - k_at, k_at),
+                             .v = part(qkv_, end - v_at, v_at),
+                             .q_stride = joined ? all : c.width,
+                             .kv_stride = joined ? all : kv};
+  if (policy_ == Policy::int8)
+    add_attention<f16>(program, layer, input, n);
+  else
+    add_attention<f32>(program, layer, input, n);
   add_product(program, layer.attn_output, attended, middle, &hidden, n, false);
 
   norm(middle, layer.ffn_norm);
@@ -355,9 +375,10 @@ std::string Model::numerics() const {
     for (const Matrix& m : layer.gate_up) note(m);
     note(layer.attn_output), note(layer.down);
   }
-  const auto* policy = policy_ == Policy::int8
-                           ? "int8: activations rounded to 8 bits a block of 32, f32 sums over blocks"
-                           : "exact: f32 activations and sums";
+  const auto* policy =
+      policy_ == Policy::int8
+          ? "int8: activations rounded to 8 bits a block of 32, f32 sums over blocks, keys and values kept in f16"
+          : "exact: f32 activations and sums";
   return fmt::format("{}, weights decoded from {}", policy, fmt::join(formats, ", "));
 }
 

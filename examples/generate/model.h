@@ -56,7 +56,8 @@ class Model {
   };
   /// Matrices with one input: one matrix where their formats agree, else one each.
   struct Layer {
-    Buffer<f32> attn_norm, ffn_norm, keys, values;
+    Buffer<f32> attn_norm, ffn_norm;
+    Buffer<u8> keys, values;  ///< f32, or f16 by the policy int8
     std::vector<Matrix> qkv, gate_up;
     Matrix attn_output, down;
   };
@@ -68,6 +69,11 @@ class Model {
     std::vector<std::size_t> moving;
   };
   using Program = std::vector<Launch>;
+  /// The results of one layer's products for q, k and v, `stride` elements from token to token.
+  struct AttentionInput {
+    BufferRef q, k, v;
+    u32 q_stride = 0, kv_stride = 0;
+  };
 
   Matrix pack(std::span<const Tensor* const> tensors);
   std::vector<Matrix> join(std::initializer_list<const Tensor*> tensors);
@@ -80,6 +86,8 @@ class Model {
   void add_product(Program& program, const Matrix& w, BufferRef x, BufferRef y, const BufferRef* residual, u32 tokens,
                    bool input_made) const;
   void add_input(Program& program, const Matrix& w, BufferRef x, u32 tokens) const;
+  template <class T>
+  void add_attention(Program& program, const Layer& layer, const AttentionInput& input, u32 tokens) const;
   void add_layer(Program& program, const Layer& layer, u32 tokens) const;
   Program program_for(u32 tokens) const;
   void run(Program& program) const;

@@ -36,15 +36,16 @@ struct RopeTable {
 };
 
 /// Turns the neighbours (2i, 2i + 1) of every head of q and k by the row of RopeTable of their position, and stores q
-/// to q_out and k and v to the cache. q: [tokens, heads, D], k, v: [tokens, kv_heads, D], with `stride` elements from
-/// token to token; q_out: dense. Token t has position first + t; first + tokens <= capacity.
+/// to q_out and k and v to the cache, rounded to its type T. q: [tokens, heads, D], k, v: [tokens, kv_heads, D], with
+/// `stride` elements from token to token; q_out: dense. Token t has position first + t; first + tokens <= capacity.
+template <class T>
 struct RopeToCache {
   static constexpr Mode mode = Mode::Threadgroup;
   static constexpr std::string_view name = "rope_to_cache";
 
   In<f32> q, k, v, table;
   Out<f32> q_out;
-  InOut<f32> keys, values;
+  InOut<T> keys, values;
   Scalar<u32> tokens, heads, kv_heads, q_stride, kv_stride, capacity, first;
   u32 head_dim = 64;
 
@@ -56,23 +57,37 @@ struct RopeToCache {
 };
 
 /// out[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, h / heads_per_kv]) v[j, h / heads_per_kv], j <= first + t
-/// q, out: [tokens, heads, D]. Softmax is computed online over chunks of D keys (Milakov and Gimelshein 2018): a
-/// threadgroup has `block_queries` tokens of one head, a thread is a key for the scores and a dimension for the output.
+/// q, out: [tokens, heads, D]; the cache has type T. Softmax is computed online over chunks of D keys (Milakov and
+/// Gimelshein 2018): a threadgroup has `block_queries` tokens of `block_heads` heads that share their keys, and reads
+/// the cache once for all of them; a thread is a key for the scores and a dimension for the output. `block_heads`
+/// divides heads_per_kv. What a head gets does not depend on either number, bit for bit.
+template <class T>
 struct CachedAttention {
   static constexpr Mode mode = Mode::Threadgroup;
   static constexpr std::string_view name = "cached_attention";
 
-  In<f32> q, keys, values;
+  In<f32> q;
+  In<T> keys, values;
   Out<f32> out;
   Scalar<u32> tokens, heads, heads_per_kv, capacity, first;
   Scalar<f32> scale;
-  u32 head_dim = 64, block_queries = 1;
+  u32 head_dim = 64, block_queries = 1, block_heads = 1;
 
   Grid grid() const {
-    return {Threadgroups{heads.value(), (tokens.value() + block_queries - 1) / block_queries}, Threads{head_dim}};
+    return {Threadgroups{heads.value() / block_heads, (tokens.value() + block_queries - 1) / block_queries},
+            Threads{head_dim}};
   }
 
   void operator()() const;
 };
+
+/// `block_heads` of CachedAttention for one token: heads with the same keys, few enough for their sums to stay in
+/// registers, and every core or multiprocessor (`units`) still has heads of its own.
+u32 cached_attention_heads(u32 heads, u32 heads_per_kv, u32 units);
+
+extern template struct RopeToCache<f32>;
+extern template struct RopeToCache<f16>;
+extern template struct CachedAttention<f32>;
+extern template struct CachedAttention<f16>;
 
 }  // namespace iron::kernels

@@ -1,6 +1,7 @@
 // The host functions that pick a kernel of a family by shape: every choice is one that the kernel accepts.
 #include <gtest/gtest.h>
 
+#include "attention/cached.h"
 #include "attention/decode.h"
 #include "attention/decode_tma.h"
 #include "attention/prefill.h"
@@ -51,6 +52,18 @@ TEST(Selectors, RowsInRegisters) {
   EXPECT_EQ(register_row_groups(0, 0, 32).groups.x, 0u);
   EXPECT_THROW(register_row_groups(4 * 8200, 8200, 32), Error);  // would leave elements of each row to nobody
   EXPECT_THROW(register_row_groups(65536, 65536, 32), Error);
+}
+
+TEST(Selectors, CachedAttentionHeads) {
+  EXPECT_EQ(cached_attention_heads(9, 3, 1), 3u);
+  EXPECT_EQ(cached_attention_heads(9, 3, 2), 3u);
+  EXPECT_EQ(cached_attention_heads(9, 3, 4), 1u);  // three threadgroups would leave a core idle
+  EXPECT_EQ(cached_attention_heads(9, 3, 132), 1u);
+  EXPECT_EQ(cached_attention_heads(32, 8, 1), 4u);
+  EXPECT_EQ(cached_attention_heads(32, 8, 16), 2u);
+  EXPECT_EQ(cached_attention_heads(8, 8, 1), 4u);
+  EXPECT_EQ(cached_attention_heads(7, 1, 1), 1u);
+  EXPECT_EQ(cached_attention_heads(10, 5, 1), 1u);  // five have sums too many for registers
 }
 
 TEST(Selectors, SdpaDecode) {

@@ -270,16 +270,17 @@ void Bars::attention(u32 keys) {
   auto blocked = memory<f32>(one_, cache);
   for (u64 i = 0; i < cache; ++i) blocked[i / (d * d) * (d * d) + i % d * d + i / d % d] = k[i];
   auto other = memory<f32>(one_, heads * d);
-  const auto cached = ready(one_, detail::InstanceOf(kernels::CachedAttention{.q = q,
-                                                                              .keys = blocked,
-                                                                              .values = v,
-                                                                              .out = other,
-                                                                              .tokens = 1,
-                                                                              .heads = heads,
-                                                                              .heads_per_kv = shared,
-                                                                              .capacity = keys,
-                                                                              .first = keys - 1,
-                                                                              .scale = scale}));
+  const auto cached = ready(one_, detail::InstanceOf(kernels::CachedAttention<f32>{.q = q,
+                                                                                   .keys = blocked,
+                                                                                   .values = v,
+                                                                                   .out = other,
+                                                                                   .tokens = 1,
+                                                                                   .heads = heads,
+                                                                                   .heads_per_kv = shared,
+                                                                                   .capacity = keys,
+                                                                                   .first = keys - 1,
+                                                                                   .scale = scale,
+                                                                                   .block_heads = shared}));
   cached();
   for (u32 i = 0; i < heads * d; ++i)
     if (std::abs(other[i] - want[i]) > 1e-4) {
