@@ -277,12 +277,28 @@ class Inspections(Case):
         self.fails(2, "give one", "inspect", "rms_norm_wide", "--backend", "interpreter", "--stage", "ir")
         self.fails(1, "sm_1", "inspect", "rms_norm_wide", "--backend", "cuda", "--arch", "sm_1")
 
+    def test_a_kernel_is_shown_as_it_is_launched(self):
+        """Its test launches it with three warpgroups, then a second kernel with fewer threads."""
+        text = self.ok("inspect", "attention_decode_tma_f16", "--backend", "cuda", "--arch", "sm_90a")
+        self.assertIn("__launch_bounds__(384", text)
+
     def test_all(self):
         rows = self.lines("inspect", "--all", "--match-group", "^rms_norm_wide$", "--stats", "--json")
         self.assertEqual([row["name"] for row in rows], [f"{KERNEL}_{t}" for t in ("f32", "f16", "bf16")])
         self.fails(2, "--all", "inspect", "--stats")
         self.fails(2, "--all", "inspect", "rms_norm_wide", "--all")
         self.fails(1, "no kernel", "inspect", "--all", "-f", "no_such_kernel_at_all")
+
+    def test_all_goes_on_after_a_kernel_that_cannot_be_shown(self):
+        """The tile for the CPU's caches is too large for a GPU; its neighbour by name is not."""
+        wanted = ["inspect", "--all", "--match-name", "^iron_gemm(_cpu)?_f32$", "--backend", "cuda", "--arch", "sm_90a"]
+        done = self.fails(1, "iron_gemm_cpu_f32", *wanted)
+        self.assertIn("D27", done.stderr)
+        self.assertIn("1 of 2 kernels could not be shown", done.stderr)
+        self.assertIn("iron_gemm_f32", done.stdout)
+        rows = [json.loads(line) for line in self.iron(*wanted, "--json").stdout.splitlines()]
+        self.assertEqual({row["name"]: row["type"] for row in rows},
+                         {"iron_gemm_f32": "inspect", "iron_gemm_cpu_f32": "error"})
 
     def test_stats(self):
         data = self.lines("inspect", "rms_norm_wide_f32", "--stats", "--json")[0]

@@ -200,6 +200,22 @@ class Inspection {
   const KernelEntry& entry_;
 };
 
+// A kernel that has no such text, for instance one too large for the architecture, does not keep the others from theirs.
+int every(const Globals& globals, const InspectOptions& o, const std::vector<const KernelEntry*>& entries) {
+  const Messages messages(globals.json);
+  std::size_t failed = 0;
+  for (const auto* e : entries) try {
+      Inspection(globals, o, *e).run();
+    } catch (const Error& error) {
+      ++failed;
+      messages.error(e->full_name(), std::string(dtype_name(e->dtype)), error.what());
+      if (!globals.json) fmt::print(stderr, "{}: {}\n", e->full_name(), error.what());
+    }
+  if (failed && !globals.json)
+    fmt::print(stderr, "{} of {} kernels could not be shown\n", failed, entries.size());
+  return failed ? failure : success;
+}
+
 int run(const Globals& globals, const InspectOptions& o) {
   if (!o.backend.empty() && !o.stage.empty()) throw UsageError("--backend and --stage each name a text: give one");
   if (!o.backend.empty()) final_stage(o.backend);  // a name that no build has is refused before anything is printed
@@ -208,8 +224,7 @@ int run(const Globals& globals, const InspectOptions& o) {
     const auto entries = o.filters.select(standard_library());
     if (entries.empty())
       throw Error("TOOL03", fmt::format("no kernel passes the filters, of {}", standard_library().entries().size()));
-    for (const auto* e : entries) Inspection(globals, o, *e).run();
-    return success;
+    return every(globals, o, entries);
   }
   if (o.kernel.empty()) {
     if (!o.shape.empty() || o.ir || o.stats || o.remarks || !o.pass.empty() || !o.stage.empty() || !o.backend.empty())

@@ -22,7 +22,13 @@ Dim3 threads_of(const KernelEntry& e) {
   if (e.tests.empty()) return {256, 1, 1};
   Gen gen(1);
   const auto c = e.tests.front().make(gen);
-  const auto& t = c.steps.back().grid.threads;
+  // Of several launches, that of this very kernel; else of its type, specialised otherwise.
+  const auto key = e.instance()->key();
+  const auto type = [](const std::string& k) { return std::string_view(k).substr(0, k.find('{')); };
+  const auto find = [&](auto matches) { return std::find_if(c.steps.rbegin(), c.steps.rend(), matches); };
+  auto step = find([&](const Step& s) { return s.key == key; });
+  if (step == c.steps.rend()) step = find([&](const Step& s) { return type(s.key) == type(key); });
+  const auto& t = (step == c.steps.rend() ? c.steps.back() : *step).grid.threads;
   return {t.x, t.y, t.z};
 }
 
