@@ -245,20 +245,22 @@ void Model::add_attention(Program& program, const Layer& layer, const AttentionI
                                        .first = 0u,
                                        .head_dim = c.head_dim});
   const u32 heads_per_kv = c.heads / c.kv_heads;
-  add(program, kernels::CachedAttention<T>{
-                   .q = rotated,
-                   .keys = part(layer.keys, layer.keys.size()),
-                   .values = part(layer.values, layer.values.size()),
-                   .out = part(attended_, u64{n} * c.width),
-                   .tokens = n,
-                   .heads = c.heads,
-                   .heads_per_kv = heads_per_kv,
-                   .capacity = capacity_,
-                   .first = 0u,
-                   .scale = 1.0f / std::sqrt(static_cast<f32>(c.head_dim)),
-                   .head_dim = c.head_dim,
-                   .block_queries = n == 1 ? 1 : block_queries,
-                   .block_heads = n == 1 ? kernels::cached_attention_heads(c.heads, heads_per_kv, device_.backend().info().units) : 1});
+  add(program,
+      kernels::CachedAttention<T>{
+          .q = rotated,
+          .keys = part(layer.keys, layer.keys.size()),
+          .values = part(layer.values, layer.values.size()),
+          .out = part(attended_, u64{n} * c.width),
+          .tokens = n,
+          .heads = c.heads,
+          .heads_per_kv = heads_per_kv,
+          .capacity = capacity_,
+          .first = 0u,
+          .scale = 1.0f / std::sqrt(static_cast<f32>(c.head_dim)),
+          .head_dim = c.head_dim,
+          .block_queries = n == 1 ? 1 : block_queries,
+          .block_heads =
+              n == 1 ? kernels::cached_attention_heads(c.heads, heads_per_kv, device_.backend().info().units) : 1});
 }
 
 void Model::add_layer(Program& program, const Layer& layer, u32 n) const {

@@ -200,7 +200,8 @@ class Inspection {
   const KernelEntry& entry_;
 };
 
-// A kernel that has no such text, for instance one too large for the architecture, does not keep the others from theirs.
+// A kernel that has no such text, for instance one too large for the architecture, does not keep the others from
+// theirs.
 int every(const Globals& globals, const InspectOptions& o, const std::vector<const KernelEntry*>& entries) {
   const Messages messages(globals.json);
   std::size_t failed = 0;
@@ -211,8 +212,7 @@ int every(const Globals& globals, const InspectOptions& o, const std::vector<con
       messages.error(e->full_name(), std::string(dtype_name(e->dtype)), error.what());
       if (!globals.json) fmt::print(stderr, "{}: {}\n", e->full_name(), error.what());
     }
-  if (failed && !globals.json)
-    fmt::print(stderr, "{} of {} kernels could not be shown\n", failed, entries.size());
+  if (failed && !globals.json) fmt::print(stderr, "{} of {} kernels could not be shown\n", failed, entries.size());
   return failed ? failure : success;
 }
 
