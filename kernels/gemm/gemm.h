@@ -1,7 +1,9 @@
 // Dense C = A * B with its blockings, and which of them a shape gets.
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "gemm/tile_gemm.h"
 
@@ -37,7 +39,8 @@ struct Gemm {
   In<T> weight, input;
   Out<T> out;
   Scalar<u32> n, k, rows;
-  GemmSpec spec{.bm = 32, .bn = 32, .bk = 16, .simdgroups = 32, .pad = 1};
+  static constexpr GemmSpec usual{.bm = 32, .bn = 32, .bk = 16, .simdgroups = 32, .pad = 1};
+  GemmSpec spec = usual;
 
   Grid grid() const { return spec.grid(rows.value(), n.value()); }
 
@@ -55,6 +58,29 @@ struct GemmChoice {
   std::string name;
   GemmSpec spec;
 };
+
+/// A blocking that is staged by accesses of 16 bytes into two stages: for devices whose copies to threadgroup memory
+/// are instructions, not a packing.
+struct WideGemm {
+  std::string name;
+  bool weight_major;  ///< a form of Gemm, else of SteelGemm
+  GemmSpec spec;
+
+  /// With the depth of a step for that element: 64 bytes, and twice that for the smallest blocks. Without a matrix unit
+  /// a thread has 64 sums at most.
+  template <class T>
+  GemmSpec spec_for() const {
+    GemmSpec s = spec;
+    s.bk = (s.bm == 64 && sizeof(T) == 2 ? 128 : 64) / sizeof(T);
+    if (sizeof(T) == 4) s.simdgroups = std::max(s.simdgroups, s.bm * s.bn / 2048);
+    return s;
+  }
+  bool takes(DType t) const { return t != DType::f32 || spec.bn <= 128; }  ///< 256 columns of f32 spill
+};
+/// Largest blocks first for each layout of B.
+const std::vector<WideGemm>& wide_gemm_members();
+/// The largest blocks that give every one of `cores` a threadgroup, or the smallest ones.
+const WideGemm& wide_gemm_for(u32 m, u32 n, bool weight_major, DType dtype, u32 cores);
 
 /// The blockings of steel_gemm, largest first.
 std::vector<GemmChoice> steel_gemm_members();

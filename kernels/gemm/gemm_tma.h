@@ -26,7 +26,8 @@ void gemm_tma(const TensorMap<T>& a, const TensorMap<T>& b, const TensorMapOut<O
   const u32 share = spec.bn / spec.cluster, rows = spec.bm / 2;
   const Cluster cluster{spec.cluster};
   Shared<T> sa{spec.stages, {spec.bm, bk}, Swizzle::b128}, sb{spec.stages, {spec.bn, bk}, Swizzle::b128};
-  Shared<Out> sc{2, {rows, 128}, Swizzle::b128};
+  const u32 chunk = spec.bn % 128 ? 64 : 128;  // columns stored at once
+  Shared<Out> sc{2, {rows, chunk}, Swizzle::b128};
   const Pipeline pipe{spec.stages, "load", "mma"};
   const Tiles tiles{ceil_div(m, spec.bm * spec.cluster), ceil_div(n, spec.bn), spec.group, cluster};
   const auto rank = cluster.rank();
@@ -55,10 +56,10 @@ void gemm_tma(const TensorMap<T>& a, const TensorMap<T>& b, const TensorMapOut<O
         }
         settle(0);
         in.release();
-        for (u32 j = 0; j < spec.bn; j += 128) {
+        for (u32 j = 0; j < spec.bn; j += chunk) {
           const auto stage = sc[wg];
           reclaim(stage);
-          put(stage, cast<Out>(epilogue(acc.value().cols(j, 128))));
+          put(stage, cast<Out>(epilogue(acc.value().cols(j, chunk))));
           c.store(stage, {t.n * spec.bn + j, first_row(t) + wg * rows});
         }
       }

@@ -21,7 +21,10 @@ std::span<const GemmMember> gemm_members() {
     const ProductForm vector{.a = "vec", .b = "mat", .c = "out", .k = "k", .weight_major = true};
     ProductForm vector_rows = vector;
     vector_rows.n = "m";
-    std::vector<GemmMember> all{{"iron_gemm_splitk_tma_cluster8", Rung::hopper, tma},
+    std::vector<GemmMember> all{{"iron_gemm_tma_rows16", Rung::hopper, tma},
+                                {"iron_gemm_tma_rows32", Rung::hopper, tma},
+                                {"iron_gemm_tma_rows64", Rung::hopper, tma},
+                                {"iron_gemm_splitk_tma_cluster8", Rung::hopper, tma},
                                 {"iron_gemm_splitk_tma_cluster4", Rung::hopper, tma},
                                 {"iron_gemm_splitk_tma_cluster2", Rung::hopper, tma},
                                 {"iron_gemm_tma_cluster2", Rung::hopper, tma},
@@ -30,8 +33,10 @@ std::span<const GemmMember> gemm_members() {
                                 {"iron_gemm_tma_e4m3", Rung::hopper, tma_e4m3},
                                 {"iron_gemv_warp_rows", Rung::portable, vector_rows},
                                 {"iron_gemv_stream", Rung::portable, vector_rows},
-                                {"iron_gemv", Rung::portable, vector},
-                                {"iron_gemm", Rung::portable, weights}};
+                                {"iron_gemv", Rung::portable, vector}};
+    for (const auto& w : wide_gemm_members())
+      all.push_back({"iron_" + w.name, Rung::portable, w.weight_major ? weights : rows});
+    all.push_back({"iron_gemm", Rung::portable, weights});
     for (const auto& c : steel_gemm_members()) all.push_back({"iron_" + c.name, Rung::portable, rows});
     return all;
   }();

@@ -26,13 +26,36 @@ const KernelEntry* entry_for(const GemmMember& member, const GemmProblem& p) {
 
 constexpr u32 tile_rows = GemmTmaSpec{}.bm;
 
-// Blocks of half as many columns, where even then no multiprocessor gets two: 1.56 times the speed at 1024^3, 1.44 at
-// 128 x 8192 x 8192; a split over the depth is faster still where one fits: 1.72 at 16 x 8192 x 8192. Not tried for
-// E4M3.
-bool halves_columns(const GemmProblem& p, u32 units) {
+// Blocks of fewer columns, where even then no multiprocessor gets two: 256, 128 or 64. Measured at 1024^3, with blocks
+// of 256, 128, 64: 0.40, 0.63, 0.86 of cuBLASLt; at 128 x 8192 x 8192 0.45, 0.73, 0.90, E4M3 0.45, 0.76, 0.95.
+u32 block_columns_of(const GemmProblem& p, u32 units) {
   const GemmTmaSpec s;
-  const u64 tiles = u64{(p.m + s.bm - 1) / s.bm} * ((p.n + s.bn - 1) / s.bn);
-  return !p.e4m3 && units > 1 && 2 * tiles <= units;
+  const auto fits = [&](u32 columns) {
+    return u64{(p.m + s.bm - 1) / s.bm} * ((p.n + columns - 1) / columns) <= units;
+  };
+  for (const u32 columns : {64u, 128u})
+    if (units > 1 && fits(columns)) return columns;
+  return s.bn;
+}
+bool few_tiles(const GemmProblem& p, u32 units) { return block_columns_of(p, units) < GemmTmaSpec{}.bn; }
+// As many stages as fit beside them.
+u32 stages_of(u32 columns) { return columns == 64 ? 8 : columns == 128 ? 6 : GemmTmaSpec{}.stages; }
+
+// The rows of A that a member for few of them takes, 0 for the others.
+u32 few_rows_of(const GemmMember& member) {
+  constexpr std::string_view prefix = "iron_gemm_tma_rows";
+  return member.kernel.starts_with(prefix) ? static_cast<u32>(std::stoul(member.kernel.substr(prefix.size()))) : 0;
+}
+// Threadgroups that share the depth there: two where all pairs run at once; with more than 16 rows only where half of
+// the multiprocessors would idle even so.
+u32 few_rows_cluster(u32 rows, const GemmProblem& p, u32 units) {
+  return (rows == 16 ? 2 : 4) * few_rows_spec(rows).tiles(p.m, p.n) <= units ? 2 : 1;
+}
+std::string few_rows_obstacle(u32 rows, const GemmProblem& p, u32 units) {
+  if (p.m > rows) return fmt::format("it takes up to {} rows of A, there are {}", rows, p.m);
+  if (few_rows_spec(rows).tiles(p.m, p.n) * 8 < units)
+    return "rows of B are too few: the depth is better split further";
+  return {};
 }
 
 // The threadgroups that share the depth, 0 for members that do not split it.
@@ -50,8 +73,9 @@ std::string hopper_obstacle(const GemmMember& member, const GemmProblem& p, std:
   const auto row = [](u32 columns, DType t) { return u64{columns} * dtype_size(t); };
   if (row(p.k, p.input) % 16)
     return fmt::format("rows of A and B have {} bytes, tensor copies take multiples of 16", row(p.k, p.input));
+  if (const u32 rows = few_rows_of(member); rows > 0) return few_rows_obstacle(rows, p, units);
   if (const u32 cluster = split_of(member); cluster > 0) {
-    if (!halves_columns(p, units)) return "there are tiles enough without a split of the depth";
+    if (p.e4m3 || !few_tiles(p, units)) return "there are tiles enough without a split of the depth";
     if (split_k_tma_for(p.m, p.n, p.k, units).cluster != cluster)
       return fmt::format("clusters of {} fit the multiprocessors worse or not at all", cluster);
     if ((p.k + 63) / 64 < 4 * cluster)
@@ -62,12 +86,31 @@ std::string hopper_obstacle(const GemmMember& member, const GemmProblem& p, std:
     return fmt::format("rows of C have {} bytes, tensor copies take multiples of 16", row(p.n, p.output));
   if (member.kernel == "iron_gemm_tma_cluster2" || member.kernel == "iron_gemm_tma_e4m3_cluster2") {
     if (p.m <= tile_rows) return fmt::format("{} rows are one row of tiles: no two threadgroups share B", p.m);
-    if (halves_columns(p, units)) return "blocks of 256 columns would leave more than half of the multiprocessors idle";
+    if (few_tiles(p, units)) return "blocks of 256 columns would leave more than half of the multiprocessors idle";
   }
   return {};
 }
 
-std::string portable_obstacle(const GemmMember& member, const GemmProblem& p, u32 units) {
+const WideGemm* wide_of(const GemmMember& member) {
+  for (const auto& w : wide_gemm_members())
+    if (member.kernel == "iron_" + w.name) return &w;
+  return nullptr;
+}
+
+// What is in the way of blocks staged by accesses of 16 bytes.
+std::string wide_obstacle(const WideGemm& w, const GemmProblem& p, std::span<const std::string> features, u32 units) {
+  if (std::find(features.begin(), features.end(), "mma.f16") == features.end()) return "the device has no matrix unit";
+  if (!p.aligned) return "an operand does not start at a multiple of 16 bytes";
+  const u32 width = 16 / dtype_size(p.input);
+  if (p.k % width || (!p.weight_major && p.n % width)) return "rows of A or B are not whole accesses of 16 bytes";
+  if (wide_gemm_for(p.m, p.n, p.weight_major, p.input, units).name != w.name)
+    return "another blocking has larger blocks or feeds more multiprocessors";
+  return {};
+}
+
+std::string portable_obstacle(const GemmMember& member, const GemmProblem& p, std::span<const std::string> features,
+                              u32 units) {
+  if (const auto* w = wide_of(member)) return wide_obstacle(*w, p, features, units);
   if (member.form.m.empty() || member.kernel.starts_with("iron_gemv")) {
     if (p.m != 1) return fmt::format("it multiplies one row, there are {}", p.m);
     const auto form = member.kernel == "iron_gemv_warp_rows" ? GemvForm::warp_rows
@@ -84,12 +127,14 @@ std::string portable_obstacle(const GemmMember& member, const GemmProblem& p, u3
 }
 
 std::string reason(const GemmMember& m) {
+  if (few_rows_of(m) > 0) return "few rows of A: rows of B are those of the warpgroup's products";
   if (const u32 cluster = split_of(m); cluster > 0)
     return fmt::format("few tiles: clusters of {} share the depth and join their sums", cluster);
   if (m.rung == Rung::hopper)
     return m.kernel.ends_with("_cluster2") ? "tensor copies and warpgroup products, pairs of threadgroups share B"
                                            : "tensor copies and warpgroup products";
   if (m.kernel.starts_with("iron_gemv")) return "one row of A, each row of B is read once";
+  if (wide_of(m)) return "the largest blocks that feed the multiprocessors, staged by accesses of 16 bytes";
   return m.form.weight_major ? "the tile for B with rows along k"
                              : "the blocking that wastes least and feeds the cores";
 }
@@ -111,7 +156,8 @@ GemmSelection select_gemm(const GemmProblem& p, std::span<const std::string> fea
     if (m->form.e4m3 != p.e4m3 || m->form.weight_major != p.weight_major) continue;
     const auto* entry = entry_for(*m, p);
     if (!entry) continue;
-    auto obstacle = m->rung == Rung::hopper ? hopper_obstacle(*m, p, features, units) : portable_obstacle(*m, p, units);
+    auto obstacle =
+        m->rung == Rung::hopper ? hopper_obstacle(*m, p, features, units) : portable_obstacle(*m, p, features, units);
     if (!obstacle.empty()) {
       s.passed.push_back({entry->full_name(), std::move(obstacle)});
       continue;
@@ -119,9 +165,16 @@ GemmSelection select_gemm(const GemmProblem& p, std::span<const std::string> fea
     s.member = m, s.entry = entry, s.why = reason(*m);
     if (m->rung == Rung::hopper) {
       std::string fields;
-      if (halves_columns(p, units) && !split_of(*m))
-        fields = "bn=128", s.why += ", blocks of 128 columns for more threadgroups";
-      if (units > 1 && units != GemmTmaSpec{}.units && !split_of(*m))
+      if (const u32 rows = few_rows_of(*m); rows > 0 && few_rows_cluster(rows, p, units) > 1)
+        fields = "cluster=2", s.why += ", two threadgroups share the depth";
+      const bool tiled = !split_of(*m) && !few_rows_of(*m);
+      if (const u32 columns = block_columns_of(p, units); tiled && few_tiles(p, units)) {
+        fields = fmt::format("bn={},stages={}", columns, stages_of(columns));
+        s.why += fmt::format(", blocks of {} columns for more threadgroups", columns);
+      }
+      // Two warpgroups share a block of B: 0.95 of cuBLASLt at 128 x 4096 x 4096, 0.75 with blocks of 64 x 128.
+      if (split_of(*m) == 2 && p.m > 64) fields = "bm=128,bn=64,stages=7", s.why += ", blocks of 128 x 64";
+      if (tiled && units > 1 && units != GemmTmaSpec{}.units)
         fields += fmt::format("{}units={}", fields.empty() ? "" : ",", units);
       if (!fields.empty()) s.spec = fmt::format("spec={{{}}}", fields);
     }

@@ -131,11 +131,34 @@ void add_joined(Registry& r, u32 cluster) {
     k.rejected("slices and their sum", "256 x 96 x 5120: 6.41 us at best (64 x 64, 16 slices)", record);
   }
 }
+void add_few_rows(Registry& r, u32 rows) {
+  const SplitKTmaSpec spec = few_rows_spec(rows);
+  const std::string n = std::to_string(rows);
+  auto k =
+      r.kernel<GemmSplitKCluster>("gemm_tma_rows" + n, "gemm", dtypes<f16, bf16>, [spec](auto& g) { g.spec = spec; });
+  k.doc("C[M,N] = A * B^T for up to " + n +
+        " rows of A, by the Hopper tier: 64 rows of B are the rows of a warpgroup's " + "product, " + n +
+        " rows of A its columns, " + std::to_string(spec.stages) + " stages of tensor copies.");
+  k.shapes("a: [m, k]; b: [n, k]; c: [m, n]");
+  k.determinism("bitwise on one device: ranks are added in order");
+  k.needs("roles");
+  k.test("ragged on every side", gemm_limit,
+         [spec]<class T>(Gen& g) { return joined<T>(g, spec.bn - 3, 131, 64 * spec.stages + 200, spec); });
+  k.test("more rows than columns of a tile", gemm_limit,
+         [spec]<class T>(Gen& g) { return joined<T>(g, spec.bn + 5, 64, 136, spec); });
+  k.test("two threadgroups share the depth", gemm_limit, [spec]<class T>(Gen& g) {
+    SplitKTmaSpec two = spec;
+    two.cluster = 2;
+    return joined<T>(g, spec.bn, 72, 520, two);
+  });
+  k.bench(n + " x 8192 x 8192", [spec]<class T>(Gen& g) { return joined<T>(g, spec.bn, 8192, 8192, spec); });
+}
 }  // namespace
 
 void register_split_k_tma(Registry& r) {
   add_slices(r);
   for (const u32 cluster : {2u, 4u, 8u}) add_joined(r, cluster);
+  for (const u32 rows : {16u, 32u, 64u}) add_few_rows(r, rows);
 }
 
 }  // namespace iron::kernels

@@ -10,10 +10,14 @@ namespace iron::kernels {
 /// terms are on their way.
 struct SplitKTmaSpec {
   u32 bm = 64, bn = 128, stages = 3;
-  u32 cluster = 1;  ///< threadgroups that share the depth and join their sums: 1 (slices in memory), 2, 4 or 8
+  u32 cluster = 1;      ///< threadgroups that share the depth and join their sums: 1 (slices in memory), 2, 4 or 8
+  bool turned = false;  ///< rows of B are the rows of a tile, those of A its columns: the tile of C is turned
 
   u32 threads() const { return 128 + 2 * bm; }
-  u32 tiles(u32 m, u32 n) const { return (m + bm - 1) / bm * ((n + bn - 1) / bn); }
+  u32 tiles(u32 m, u32 n) const {
+    const u32 rows = turned ? n : m, cols = turned ? m : n;
+    return (rows + bm - 1) / bm * ((cols + bn - 1) / bn);
+  }
 };
 /// The blocking of a member of the library. Slices: two threadgroups share a multiprocessor. Clusters: one has it
 /// alone, with as many blocks on their way as fit; measured best of 64 x 64, 64 x 128 and 128 x 128 with 3 to 10
@@ -22,6 +26,11 @@ constexpr SplitKTmaSpec split_k_spec(u32 cluster) {
   if (cluster == 1) return {};
   if (cluster == 2) return {.bm = 64, .bn = 128, .stages = 7, .cluster = 2};
   return {.bm = 64, .bn = 64, .stages = 10, .cluster = cluster};
+}
+
+/// For up to `rows` rows of A (16, 32 or 64): the warpgroup's 64 rows are rows of B, of which there are many.
+constexpr SplitKTmaSpec few_rows_spec(u32 rows) {
+  return {.bm = 64, .bn = rows, .stages = rows == 16 ? 18u : rows == 32 ? 15u : 12u, .turned = true};
 }
 
 /// How many slices the depth is cut into: enough that `units` multiprocessors hold two threadgroups each, at least four
@@ -120,20 +129,26 @@ struct GemmSplitKCluster {
   void operator()() const {
     const Cluster cluster{spec.cluster};
     const auto rank = cluster.rank();
-    const auto across = ceil_div(n, spec.bn);
+    const Scalar<u32>&height = spec.turned ? n : m, &width = spec.turned ? m : n;
+    const auto across = ceil_div(width, spec.bn);
     const auto tile = threadgroup_id() / spec.cluster;
     const auto m0 = tile / across * spec.bm, n0 = tile % across * spec.bn;
     constexpr u32 pad = 8;  // eight rows of a fragment lie in different banks
     Shared<f32> sums{spec.bm / 64, {64, spec.bn + pad}, Swizzle::none};
-    split_k_part(a, b, spec, m0, n0, k, rank, spec.cluster,
+    split_k_part(spec.turned ? b : a, spec.turned ? a : b, spec, m0, n0, k, rank, spec.cluster,
                  [&](const Slot& wg, const Frag<f32>& sum) { put(sums[wg].cols(0, spec.bn), sum); });
     cluster.sync();
     const u32 rows = spec.bm / spec.cluster;
     for (auto e : range(thread_id(), rows * spec.bn, spec.threads())) {
-      const auto row = rank * rows + e / spec.bn, col = e % spec.bn;
+      // Neighbouring threads have neighbours of a row of C.
+      const auto row = spec.turned ? rank * rows + e % rows : rank * rows + e / spec.bn;
+      const auto col = spec.turned ? e / rows : e % spec.bn;
       Var<f32> sum{0.0f};
       for (u32 i = 0; i < spec.cluster; ++i) sum += sums.peer(i)(row, col);
-      IRON_IF(m0 + row < m && n0 + col < n) { c[(m0 + row) * n + n0 + col] = cast<T>(sum); }
+      IRON_IF(m0 + row < height && n0 + col < width) {
+        const auto at = spec.turned ? (n0 + col) * n + m0 + row : (m0 + row) * n + n0 + col;
+        c[at] = cast<T>(sum);
+      }
     }
   }
 };

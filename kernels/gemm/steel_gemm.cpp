@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "gemm/oracle.h"
 #include "iron/library.h"
@@ -18,6 +19,19 @@ std::vector<GemmChoice> steel_gemm_members() {
   };
   return {member(64, 64, 4, 2), member(64, 64, 2, 2), member(64, 64, 1, 2), member(64, 32, 1, 2),
           member(32, 64, 1, 2), member(32, 32, 2, 2), member(32, 32, 1, 2)};
+}
+
+const std::vector<WideGemm>& wide_gemm_members() {
+  static const std::vector<WideGemm> members = [] {
+    std::vector<WideGemm> all;
+    for (const bool weight_major : {true, false})
+      for (const auto& [bm, bn, simdgroups] : {std::array{128u, 256u, 8u}, {128u, 128u, 4u}, {64u, 64u, 4u}})
+        all.push_back({fmt::format("{}_wide_{}x{}", weight_major ? "gemm" : "steel_gemm", bm, bn),
+                       weight_major,
+                       {.bm = bm, .bn = bn, .simdgroups = simdgroups, .wide = true}});
+    return all;
+  }();
+  return members;
 }
 
 namespace {
@@ -63,6 +77,16 @@ GemmChoice steel_gemm_for(u32 m, u32 n, u32 k, DType dtype, u32 cores) {
   return *best;
 }
 
+const WideGemm& wide_gemm_for(u32 m, u32 n, bool weight_major, DType dtype, u32 cores) {
+  const WideGemm* best = nullptr;
+  for (const auto& w : wide_gemm_members()) {
+    if (w.weight_major != weight_major || !w.takes(dtype)) continue;
+    best = &w;
+    if (u64{up(m, w.spec.bm)} * up(n, w.spec.bn) >= cores) break;
+  }
+  return *best;
+}
+
 namespace {
 template <class T>
 Case product(Gen& g, u32 m, u32 n, u32 k, GemmSpec spec) {
@@ -73,16 +97,37 @@ Case product(Gen& g, u32 m, u32 n, u32 k, GemmSpec spec) {
       .computes(2.0 * m * n * k);
 }
 template <class T>
-Case weight_major(Gen& g, u32 rows, u32 n, u32 k) {
+Case weight_major(Gen& g, u32 rows, u32 n, u32 k, GemmSpec spec) {
   const auto w = g.values<T>(n, k), x = g.values<T>(rows, k);
   const auto y = g.output<T>(rows, n);
   std::vector<f64> expected(u64{rows} * n);
   for (u64 r = 0; r < rows; ++r)
     for (u64 o = 0; o < n; ++o)
       for (u64 i = 0; i < k; ++i) expected[r * n + o] += w.at(o * k + i) * x.at(r * k + i);
-  return Case{Gemm<T>{.weight = w, .input = x, .out = y, .n = n, .k = k, .rows = rows}}
+  return Case{Gemm<T>{.weight = w, .input = x, .out = y, .n = n, .k = k, .rows = rows, .spec = spec}}
       .expect("out", std::move(expected))
       .computes(2.0 * rows * n * k);
+}
+template <class T>
+Case any_product(Gen& g, const WideGemm& w, u32 m, u32 n, u32 k) {
+  const auto spec = w.template spec_for<T>();
+  return w.weight_major ? weight_major<T>(g, m, n, k, spec) : product<T>(g, m, n, k, spec);
+}
+
+template <template <class> class Kernel, class... E>
+void add_wide(Registry& r, const WideGemm& w, DTypes<E...> types) {
+  auto k = r.kernel<Kernel>(w.name, "gemm", types, [w]<class T>(Kernel<T>& g) { g.spec = w.spec_for<T>(); });
+  k.doc(fmt::format("{}: {} threads a {} x {} block, staged by 16 bytes an access into two stages where rows allow it.",
+                    w.weight_major ? "out[R,N] = input[R,K] * weight[N,K]^T" : "C[M,N] = A[M,K] * B[K,N]",
+                    w.spec.threads(), w.spec.bm, w.spec.bn));
+  k.shapes(w.weight_major ? "weight: [n, k]; input: [rows, k]; out: [rows, n]" : "a: [m, k]; b: [k, n]; c: [m, n]");
+  k.determinism("bitwise in software; a device's matrix unit sums in its own order");
+  const u32 bm = w.spec.bm, bn = w.spec.bn;
+  k.test("ragged, odd steps, by 16 bytes", gemm_limit,
+         [w, bm, bn]<class T>(Gen& g) { return any_product<T>(g, w, bm + 5, bn + 16, 72); });
+  k.test("ragged on every side", gemm_limit,
+         [w, bm, bn]<class T>(Gen& g) { return any_product<T>(g, w, bm - 3, bn + 3, 19); });
+  k.bench("1024 x 1024 x 1024", [w]<class T>(Gen& g) { return any_product<T>(g, w, 1024, 1024, 1024); });
 }
 }  // namespace
 
@@ -115,8 +160,16 @@ void register_steel_gemm(Registry& r) {
   k.doc("out[R,N] = input[R,K] * weight[N,K]^T: a threadgroup of 1024 threads a 32 x 32 block.");
   k.shapes("weight: [n, k]; input: [rows, k]; out: [rows, n]");
   k.determinism("bitwise in software; a device's matrix unit sums in its own order");
-  k.test("ragged on every side", gemm_limit, []<class T>(Gen& g) { return weight_major<T>(g, 35, 41, 23); });
-  k.bench("128 x 1024 x 1024", []<class T>(Gen& g) { return weight_major<T>(g, 128, 1024, 1024); });
+  k.test("ragged on every side", gemm_limit,
+         []<class T>(Gen& g) { return weight_major<T>(g, 35, 41, 23, Gemm<T>::usual); });
+  k.bench("128 x 1024 x 1024", []<class T>(Gen& g) { return weight_major<T>(g, 128, 1024, 1024, Gemm<T>::usual); });
+
+  for (const auto& w : wide_gemm_members()) {
+    const auto add = [&](auto types) {
+      w.weight_major ? add_wide<Gemm>(r, w, types) : add_wide<SteelGemm>(r, w, types);
+    };
+    w.takes(DType::f32) ? add(dtypes<f32, f16, bf16>) : add(dtypes<f16, bf16>);
+  }
 }
 
 }  // namespace iron::kernels

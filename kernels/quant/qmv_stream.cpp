@@ -136,6 +136,10 @@ void register_qmv_stream(Registry& r) {
   k.rejected("fewer rows a threadgroup: each decodes the vector for itself", "4: 15.4 to 17.2, 2: 18.0 to 19.7", where);
   k.rejected("the next turn's codes loaded a turn ahead", "16.3: registers for 3 threadgroups where 4 fit", where);
   k.rejected("two shifts a word, with three codes each, instead of four", "16.3", where);
+  k.rejected("the matrix unit, fed with pairs of codes under an exponent (1.7 to 2.5 instructions a code, not 3.5)",
+             "rows of weights as its rows: 15.1 to 15.9; lanes of one row, its diagonal: 15.5 to 19.6", where);
+  k.rejected("the same with the next turn's codes in registers, or asked for in the second cache", "16.8 to 25.5",
+             where);
   k.bench("1 x 4096 x 4096", []<class T>(Gen& g) { return product<T>(g, 1, 4096, 4096); });
 }
 

@@ -130,7 +130,8 @@ TEST_F(TierCompile, SplitDepthHasNoBarrierInItsLoop) {
     EXPECT_EQ(count(body, "cluster_barrier();"), 2u);  // barriers of the pipeline are ready; the sums are there
     EXPECT_EQ(count(body, "peer_load_4(") % cluster, 0u);
     EXPECT_GE(count(body, "peer_load_4("), cluster);
-    EXPECT_EQ(count(body, "leave_cluster();"), 1u);
+    EXPECT_EQ(count(body, "leave_read_cluster();"), 1u);
+    EXPECT_EQ(count(body, "leave_cluster();"), 0u);
   }
   EXPECT_TRUE(build(unbound<kernels::GemmSplitKTma<f16>>()).findings.empty());
 }
@@ -158,7 +159,7 @@ TEST_F(TierCompile, DecodeReadsItsPeersAfterTheClusterMeets) {
     ASSERT_NE(first, std::string::npos);
     EXPECT_LT(meet, first);
     EXPECT_GT(meet, body.rfind("store_pair("));
-    EXPECT_GT(body.find("leave_cluster();"), body.rfind("peer_load_4("));  // nobody ends while it is read
+    EXPECT_GT(body.find("leave_read_cluster();"), body.rfind("peer_load_4("));  // nobody ends while it is read
     EXPECT_NE(b.source.text.find("mapa.shared::cluster.u32"), std::string::npos);
     EXPECT_NE(b.source.text.find("ld.shared::cluster.u32"), std::string::npos);
     EXPECT_NE(b.source.text.find("barrier.cluster.arrive.release.aligned"), std::string::npos);

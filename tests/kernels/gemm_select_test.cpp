@@ -94,7 +94,7 @@ TEST(SelectGemm, HopperWhereTheDeviceAndTheRowsAllowIt) {
 
 TEST(SelectGemm, PortableOtherwiseAndSaysWhy) {
   const auto old = select_gemm(problem(4096, 4096, 4096), features("sm_80"), 108);
-  EXPECT_EQ(old.entry->full_name(), "iron_gemm_bf16");
+  EXPECT_EQ(old.entry->full_name(), "iron_gemm_wide_128x256_bf16");
   EXPECT_EQ(old.member->rung, Rung::portable);
   EXPECT_NE(passed(old, "iron_gemm_tma_bf16").find("no roles"), std::string::npos);
   const auto ragged = select_gemm(problem(4096, 4096, 4095), features("sm_90a"), 132);
@@ -105,9 +105,13 @@ TEST(SelectGemm, PortableOtherwiseAndSaysWhy) {
   auto shifted = problem(4096, 4096, 4096);
   shifted.aligned = false;
   EXPECT_EQ(chosen(shifted), "iron_gemm_bf16");
-  EXPECT_EQ(chosen(problem(4096, 4096, 4096, DType::f32)), "iron_gemm_f32");
-  for (const char* arch : {"generic", "sm_89", "sm_120a"})
-    EXPECT_EQ(chosen(problem(64, 64, 64), arch), "iron_gemm_bf16") << arch;
+  EXPECT_NE(passed(ragged, "iron_gemm_wide_128x256_bf16").find("16 bytes"), std::string::npos);
+  EXPECT_EQ(chosen(problem(4096, 4096, 4096, DType::f32)), "iron_gemm_wide_128x128_f32");
+  for (const char* arch : {"sm_89", "sm_120a"})
+    EXPECT_EQ(chosen(problem(64, 64, 64), arch), "iron_gemm_wide_64x64_bf16") << arch;
+  const auto bare = select_gemm(problem(64, 64, 64), features("generic"), 132);
+  EXPECT_EQ(bare.entry->full_name(), "iron_gemm_bf16");
+  EXPECT_NE(passed(bare, "iron_gemm_wide_64x64_bf16").find("no matrix unit"), std::string::npos);
 }
 
 TEST(SelectGemm, OtherLayoutsAndSingleRows) {
@@ -116,7 +120,11 @@ TEST(SelectGemm, OtherLayoutsAndSingleRows) {
   EXPECT_EQ(chosen(problem(1, 8192, 8192), "generic", 1), "iron_gemv_bf16");
   auto columns = problem(4096, 4096, 4096);
   columns.weight_major = false;
-  EXPECT_EQ(chosen(columns), "iron_" + steel_gemm_for(4096, 4096, 4096, DType::bf16, 132).name + "_bf16");
+  EXPECT_EQ(chosen(columns), "iron_steel_gemm_wide_128x256_bf16");
+  columns.n = 4095;  // rows of B are not whole accesses of 16 bytes
+  EXPECT_EQ(chosen(columns), "iron_" + steel_gemm_for(4096, 4095, 4096, DType::bf16, 132).name + "_bf16");
+  columns.n = 4096;
+  EXPECT_EQ(chosen(columns, "generic"), "iron_" + steel_gemm_for(4096, 4096, 4096, DType::bf16, 132).name + "_bf16");
 }
 
 TEST(SelectGemm, GridsFollowTheDevice) {
@@ -132,30 +140,45 @@ TEST(SelectGemm, GridsFollowTheDevice) {
 TEST(SelectGemm, NarrowBlocksFeedMoreMultiprocessors) {
   const auto few = select_gemm(problem(1024, 1024, 1024), features("sm_90a"), 132);
   EXPECT_EQ(few.entry->full_name(), "iron_gemm_tma_bf16");
-  EXPECT_EQ(few.spec, "spec={bn=128}");
+  EXPECT_EQ(few.spec, "spec={bn=64,stages=8}");
   EXPECT_NE(passed(few, "iron_gemm_tma_cluster2_bf16").find("idle"), std::string::npos);
   const auto kernel = few.entry->instance();
   kernel->specialise(few.spec);
   bind_gemm(*kernel, few.member->form, 1024, 1024, 1024, nullptr, nullptr, nullptr);
-  EXPECT_EQ(kernel->grid().groups.x, 64u);
-  EXPECT_EQ(select_gemm(problem(128, 8192, 8192), features("sm_90a"), 132).spec, "spec={bn=128}");
-  EXPECT_EQ(select_gemm(problem(128, 8192, 8192), features("sm_90a"), 114).spec, "spec={bn=128,units=114}");
+  EXPECT_EQ(kernel->grid().groups.x, 128u);
+  EXPECT_EQ(select_gemm(problem(128, 8192, 8192), features("sm_90a"), 132).spec, "spec={bn=64,stages=8}");
+  EXPECT_EQ(select_gemm(problem(128, 8192, 8192), features("sm_90a"), 114).spec, "spec={bn=128,stages=6,units=114}");
   EXPECT_EQ(select_gemm(problem(2048, 2048, 2048), features("sm_90a"), 132).spec, "");
   GemmProblem bytes{.m = 16, .n = 8192, .k = 8192, .input = DType::u8, .output = DType::bf16, .e4m3 = true};
-  EXPECT_EQ(select_gemm(bytes, features("sm_90a"), 132).spec, "");
+  EXPECT_EQ(select_gemm(bytes, features("sm_90a"), 132).spec, "spec={bn=64,stages=8}");
 }
 
 TEST(SelectGemm, FewTilesShareTheDepth) {
-  EXPECT_EQ(chosen(problem(16, 8192, 8192)), "iron_gemm_splitk_tma_cluster2_bf16");
+  EXPECT_EQ(chosen(problem(128, 4096, 4096)), "iron_gemm_splitk_tma_cluster2_bf16");
+  EXPECT_EQ(select_gemm(problem(128, 4096, 4096), features("sm_90a"), 132).spec, "spec={bm=128,bn=64,stages=7}");
   EXPECT_EQ(chosen(problem(96, 512, 2048)), "iron_gemm_splitk_tma_cluster4_bf16");
   EXPECT_EQ(chosen(problem(256, 96, 5120, DType::f16)), "iron_gemm_splitk_tma_cluster8_f16");
   EXPECT_EQ(chosen(problem(256, 97, 5120)), "iron_gemm_splitk_tma_cluster8_bf16");  // rows of C need no alignment there
-  EXPECT_EQ(select_gemm(problem(16, 8192, 8192), features("sm_90a"), 132).spec, "");
   const auto shallow = select_gemm(problem(64, 64, 512), features("sm_90a"), 132);
   EXPECT_EQ(shallow.entry->full_name(), "iron_gemm_tma_bf16");
   EXPECT_NE(passed(shallow, "iron_gemm_splitk_tma_cluster8_bf16").find("512 terms"), std::string::npos);
   const auto large = select_gemm(problem(4096, 4096, 4096), features("sm_90a"), 132);
   EXPECT_NE(passed(large, "iron_gemm_splitk_tma_cluster8_bf16").find("tiles enough"), std::string::npos);
+}
+
+// Rows of B become those of the products; two threadgroups share the depth where all pairs run at once.
+TEST(SelectGemm, FewRowsAreColumnsOfTheProducts) {
+  const auto spec = [](u32 m, u32 n) { return select_gemm(problem(m, n, 8192), features("sm_90a"), 132).spec; };
+  EXPECT_EQ(chosen(problem(16, 8192, 8192)), "iron_gemm_tma_rows16_bf16");
+  EXPECT_EQ(chosen(problem(17, 8192, 8192)), "iron_gemm_tma_rows32_bf16");
+  EXPECT_EQ(chosen(problem(64, 8192, 8192, DType::f16)), "iron_gemm_tma_rows64_f16");
+  EXPECT_EQ(spec(16, 8192), "");
+  EXPECT_EQ(spec(16, 4096), "spec={cluster=2}");
+  EXPECT_EQ(spec(64, 4096), "");
+  EXPECT_EQ(spec(32, 2048), "spec={cluster=2}");
+  EXPECT_EQ(chosen(problem(64, 64, 16384)), "iron_gemm_splitk_tma_cluster8_bf16");
+  const auto many = select_gemm(problem(65, 8192, 8192), features("sm_90a"), 132);
+  EXPECT_NE(passed(many, "iron_gemm_tma_rows64_bf16").find("64 rows"), std::string::npos);
 }
 
 TEST(SelectGemm, RefusesWhatNobodyComputes) {
@@ -216,7 +239,7 @@ TEST(GemmDispatch, GivesALaunchToItsMember) {
   EXPECT_EQ(chosen.selection.entry->full_name(), "iron_gemm_tma_bf16");
   EXPECT_EQ(one_unit.choose(gemm, arguments).selection.entry->full_name(), "iron_gemm_tma_cluster2_bf16");
   ASSERT_TRUE(chosen.kernel);
-  EXPECT_NE(chosen.kernel->specialisation().find("bn=128"), std::string::npos);
+  EXPECT_NE(chosen.kernel->specialisation().find("bn=64"), std::string::npos);
   const auto args = chosen.kernel->arguments();
   ASSERT_EQ(args.size(), 6u);
   EXPECT_EQ(args[0].buffer.data, at);
@@ -230,7 +253,9 @@ TEST(GemmDispatch, GivesALaunchToItsMember) {
   EXPECT_EQ(chosen.kernel->arguments()[0].buffer.data, at + 256);
   bind_gemm(*launched, form, 256, 512, 64, at + 2, at + (1 << 18), at + (1 << 20));
   EXPECT_FALSE(hopper.choose(gemm, launched->arguments()).kernel);  // not aligned: the kernel itself
-  EXPECT_FALSE(portable.choose(gemm, arguments).kernel);
+  EXPECT_EQ(portable.choose(gemm, arguments).selection.entry->full_name(), "iron_gemm_wide_64x64_bf16");
+  GemmDispatch bare(features("generic"), 108);
+  EXPECT_FALSE(bare.choose(gemm, arguments).kernel);
 }
 
 // A launch's arguments give back the problem that they were made for.

@@ -33,6 +33,16 @@ def subjects():
     for cluster in (2, 4, 8):
         kernel = iron.kernel(f"gemm_splitk_tma_cluster{cluster}", "bf16")
         yield kernel.name, lambda kernel=kernel: kernel(a=a, b=b, c=c, m=m, n=n, k=k), c
+    narrow = iron.kernel("gemm_tma", "bf16", spec="{bn=64,stages=8}")
+    yield narrow.name + ", 64 columns", lambda: narrow(a=a, b=b, c=c, m=m, n=n, k=k), c
+    paired = iron.kernel("gemm_splitk_tma_cluster2", "bf16", spec="{bm=128,bn=64,stages=7}")
+    yield paired.name + ", 128 x 64", lambda: paired(a=a, b=b, c=c, m=m, n=n, k=k), c
+    for rows in (16, 32, 64):
+        few, of_few = normal(rows, k), torch.empty(rows, n, device="cuda", dtype=torch.bfloat16)
+        for cluster in (1, 2):
+            kernel = iron.kernel(f"gemm_tma_rows{rows}", "bf16", spec=f"{{cluster={cluster}}}")
+            yield f"{kernel.name}, cluster of {cluster}", lambda kernel=kernel, few=few, of_few=of_few, rows=rows: kernel(
+                a=few, b=b, c=of_few, m=rows, n=n, k=k), of_few
     splits = 9
     partials = torch.empty(splits, m, n, device="cuda")
     part, total = iron.kernel("gemm_splitk_tma", "bf16"), iron.kernel("splitk_accum", "bf16")

@@ -171,6 +171,16 @@ auto load_vec(const M& memory, Use<Index> first) {
   return Vec<T, N>(detail::emit(detail::Opcode::Load, first.loc, {{memory.memory(first.loc)}, first.arg},
                                 detail::vector_imm<T, N>(), Vec<T, N>::type()));
 }
+/// The same where `inside` holds, else N times `other`; nothing is read there, and `first` may be anything.
+template <u32 N, class M>
+auto load_vec_or(const M& memory, Use<bool> inside, Use<Index> first, Use<typename M::element> other) {
+  using T = typename M::element;
+  static_assert(!detail::is_kind<M>(detail::Access::out), "iron D24: an output cannot be read: declare it InOut<T>");
+  const auto without = Vec<T, N>::splat(other);
+  return Vec<T, N>(detail::emit(detail::Opcode::LoadOr, first.loc,
+                                {{memory.memory(first.loc)}, first.arg, inside.arg, {without.id()}},
+                                detail::vector_imm<T, N>(), Vec<T, N>::type()));
+}
 /// Sets elements first .. first + N - 1 of a writable buffer or threadgroup array in one access, aligned as load_vec.
 template <class M, class T, u32 N>
 void store_vec(const M& memory, Use<Index> first, const Vec<T, N>& v) {

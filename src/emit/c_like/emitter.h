@@ -93,6 +93,12 @@ class Emitter {
   void reopen() { ++depth_; }  ///< after a closing line that opens the next block
   std::string fresh(std::string_view hint);
   void set(ir::OpId id, std::vector<Expr> lanes) { values_[id] = std::move(lanes); }
+  /// A vector of 16-bit elements that also lies in words of two: whoever moves it on whole moves those.
+  void set_words(ir::OpId id, std::vector<Expr> words) { words_[id] = std::move(words); }
+  const std::vector<Expr>* words(ir::OpId id) const {
+    const auto it = words_.find(id);
+    return it == words_.end() ? nullptr : &it->second;
+  }
   /// Declares a constant of the op's type and makes it the op's value.
   void define(ir::OpId id, std::string_view hint, const std::vector<Expr>& lanes);
   Expr name(ir::OpId at, std::string_view type, std::string_view hint, const Expr& value);
@@ -148,6 +154,7 @@ class Emitter {
   std::set<std::string, std::less<>> taken_;
   std::map<std::string, int, std::less<>> counters_;
   std::vector<std::vector<Expr>> values_;
+  std::map<ir::OpId, std::vector<Expr>> words_;
   std::vector<std::vector<ir::OpId>> users_;
   std::vector<bool> live_;
   std::vector<std::string> helper_texts_;

@@ -100,6 +100,20 @@ void view(Emitter& e, OpId id) {
 }
 
 namespace {
+bool in_words(DType t, u32 count) { return is_float(t) && dtype_size(t) == 2 && count % 2 == 0; }
+std::string words_pointer(Emitter& e, OpId mem, const Expr& index, u32 count, bool constant) {
+  const Expr at = binary(raw(e.value(mem).text), "+", place(e, mem, index), Prec::sum);
+  return fmt::format("({}{}*)({})", constant ? "const " : "", vec_type(e, DType::u32, count / 2), at.text);
+}
+// The elements of a piece that lies in words, and the words.
+void halves(Emitter& e, const std::string& piece, DType elem, u32 count, std::vector<Expr>& lanes,
+            std::vector<Expr>& words) {
+  for (u32 lane = 0; lane < count; ++lane) {
+    const std::string word = fmt::format("{}.e[{}]", piece, lane / 2);
+    if (lane % 2 == 0) words.push_back(raw(word));
+    lanes.push_back(from_bits(e, raw(word + (lane % 2 ? " >> 16" : "")), elem));
+  }
+}
 void vector_load(Emitter& e, OpId id, std::vector<Expr>& lanes) {
   const auto& k = e.kernel();
   const OpId mem = k.operand(id, 0);
@@ -110,18 +124,17 @@ void vector_load(Emitter& e, OpId id, std::vector<Expr>& lanes) {
     for (u32 lane = 0; lane < t.lanes; ++lane) lanes.push_back(element(e, mem, plus(index, lane)));
     return;
   }
-  // Pairs of bf16 arrive as words: the upper one widens by one mask, where a half of its own takes a move and a shift.
-  const bool words = t.elem == DType::bf16 && count % 2 == 0;
+  // Pairs of 16-bit floats arrive as words: the upper one widens by one mask, where a half of its own takes a move and
+  // a shift, and a copy moves the words on.
+  const bool words = in_words(t.elem, count);
+  std::vector<Expr> whole;
   for (u32 first = 0; first < t.lanes; first += count) {
     if (words) {
       const std::string type = vec_type(e, DType::u32, count / 2);
-      const std::string pointer =
-          fmt::format("(const {}*)({})", type,
-                      binary(raw(e.value(mem).text), "+", place(e, mem, plus(index, first)), Prec::sum).text);
+      const std::string pointer = words_pointer(e, mem, plus(index, first), count, true);
       const Expr value = streams(e, id) ? e.call("load_stream", {raw(pointer)}) : raw("*" + pointer);
       const Expr piece = e.name(id, type, name_of(e, mem) + "_vec", value);
-      for (u32 lane = 0; lane < count; ++lane)
-        lanes.push_back(raw(fmt::format("bf16{{(u16)({}.e[{}]{})}}", piece.text, lane / 2, lane % 2 ? " >> 16" : "")));
+      halves(e, piece.text, t.elem, count, lanes, whole);
       continue;
     }
     const std::string pointer = piece_pointer(e, mem, plus(index, first), count, true);
@@ -129,6 +142,36 @@ void vector_load(Emitter& e, OpId id, std::vector<Expr>& lanes) {
     const Expr piece = e.name(id, vec_type(e, t.elem, count), name_of(e, mem) + "_vec", value);
     for (u32 lane = 0; lane < count; ++lane) lanes.push_back(raw(fmt::format("{}.e[{}]", piece.text, lane)));
   }
+  if (words) e.set_words(id, std::move(whole));
+}
+// Under its condition in one transaction: a variable that holds the other value until then.
+void guarded_vector_load(Emitter& e, OpId id) {
+  const auto& k = e.kernel();
+  const OpId mem = k.operand(id, 0);
+  const auto t = k.type(id);
+  const bool words = in_words(t.elem, t.lanes);
+  const std::string type = words ? vec_type(e, DType::u32, t.lanes / 2) : vec_type(e, t.elem, t.lanes);
+  std::string other;
+  for (u32 lane = 0; lane < t.lanes; lane += words ? 2 : 1) {
+    const Expr& v = e.arg(id, 3, lane);
+    other += lane ? ", " : "";
+    other += words ? fmt::format("(u32){} | (u32){} << 16", to_bits(e, v, t.elem).text,
+                                 to_bits(e, e.arg(id, 3, lane + 1), t.elem).text)
+                   : (dtype_size(t.elem) < 4 && is_int(t.elem) ? c_cast(e.type_name(t), v) : v).text;
+  }
+  const std::string piece = e.fresh(name_of(e, mem) + "_vec");
+  const std::string pointer =
+      words ? words_pointer(e, mem, e.arg(id, 1), t.lanes, true) : piece_pointer(e, mem, e.arg(id, 1), t.lanes, true);
+  const std::string value = streams(e, id) ? e.call("load_stream", {raw(pointer)}).text : "*" + pointer;
+  e.line(id, fmt::format("{} {} = {{{}}};", type, piece, other));
+  e.line(fmt::format("if ({}) {} = {};", e.arg(id, 2).text, piece, value));
+  std::vector<Expr> lanes, whole;
+  if (words) {
+    halves(e, piece, t.elem, t.lanes, lanes, whole);
+    e.set_words(id, std::move(whole));
+  } else
+    for (u32 lane = 0; lane < t.lanes; ++lane) lanes.push_back(raw(fmt::format("{}.e[{}]", piece, lane)));
+  e.set(id, std::move(lanes));
 }
 Expr scalar_load(Emitter& e, OpId id) {
   const OpId mem = e.kernel().operand(id, 0);
@@ -156,6 +199,7 @@ void load_or(Emitter& e, OpId id) {
     return e.define(id, value_name(e, mem),
                     {dtype_size(t.elem) < 4 && is_int(t.elem) ? c_cast(e.type_name(t), out) : out});
   }
+  if (transaction(e, id, t.lanes) == t.lanes * dtype_size(t.elem)) return guarded_vector_load(e, id);
   std::vector<Expr> variables;
   for (u32 lane = 0; lane < t.lanes; ++lane) {
     variables.push_back(raw(e.fresh(value_name(e, mem))));
@@ -187,8 +231,17 @@ void store(Emitter& e, OpId id) {
     }
     return;
   }
+  const auto* words = in_words(t.elem, count) ? e.words(k.operand(id, 2)) : nullptr;
   for (u32 first = 0; first < t.lanes; first += count) {
     std::string parts;
+    if (words) {
+      for (u32 lane = 0; lane < count; lane += 2) parts += (lane ? ", " : "") + (*words)[(first + lane) / 2].text;
+      const std::string type = vec_type(e, DType::u32, count / 2), value = fmt::format("{}{{{}}}", type, parts),
+                        pointer = words_pointer(e, mem, plus(index, first), count, false);
+      e.line(id, streams(e, id) ? e.call("store_stream", type, {raw(pointer), raw(value)}).text + ";"
+                                : fmt::format("*{} = {};", pointer, value));
+      continue;
+    }
     for (u32 lane = 0; lane < count; ++lane) {
       const Expr& part = e.arg(id, 2, first + lane);
       parts += (lane ? ", " : "") +

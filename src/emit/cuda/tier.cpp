@@ -207,7 +207,10 @@ void roles(Emitter& e, OpId) {
 }
 
 void leave_kernel(Emitter& e) {
-  if (ir::uses_tier(e.kernel()) && tier(e).peers) e.line(e.call("leave_cluster", {}).text + ";");
+  if (!ir::uses_tier(e.kernel()) || !tier(e).peers) return;
+  bool reads = false;
+  e.kernel().walk([&](OpId id) { reads |= e.kernel().op(id).code == ir::Opcode::PeerLoad; });
+  e.line(e.call(reads ? "leave_read_cluster" : "leave_cluster", {}).text + ";");
 }
 
 void role_index(Emitter& e, OpId id) {

@@ -51,6 +51,10 @@ constexpr Helper table[] = {
     {"cluster_barrier", "", R"($fn void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" : : : "memory");
 })"},
+    // Nobody's memory goes while a peer may still signal it; what was read of it must have been read.
+    {"leave_read_cluster", "", R"($fn void leave_read_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" : : : "memory");
+})"},
     {"leave_cluster", "", R"($fn void leave_cluster() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" : : : "memory");
 })"},

@@ -111,39 +111,41 @@ class CudaEvent final : public Event {
   CUevent event_ = nullptr;
 };
 
-/// A graph of the driver, made by capture, so that overlapping launches keep their programmatic edges.
-class CudaGraph final : public Graph {
- public:
-  CudaGraph(CudaBackend& device, std::vector<Launch> launches);
-  ~CudaGraph() override;
-  CudaGraph(const CudaGraph&) = delete;
-  CudaGraph& operator=(const CudaGraph&) = delete;
-  std::size_t size() const override { return launches_.size(); }
-  const Launch& launch(std::size_t index) const override { return launches_.at(index); }
-  void set_args(std::size_t index, std::span<const LaunchArg> args) override;
-  void replay(CUstream stream) const;
-
- private:
-  CudaBackend& device_;
-  std::vector<Launch> launches_;
-  std::vector<CUgraphNode> nodes_;  ///< null for launches of no threadgroup
-  CUgraph graph_ = nullptr;
-  CUgraphExec replay_ = nullptr;
-};
-
-/// Work of any kind on one stream, recorded once to be replayed on the device's own stream.
+/// Work of any kind on one stream, captured once to be replayed.
 class Recorded {
  public:
   Recorded(CudaBackend& device, const std::function<void(CUstream)>& work);
   ~Recorded();
   Recorded(const Recorded&) = delete;
   Recorded& operator=(const Recorded&) = delete;
-  void replay() const;
+  void replay() const;  ///< on the device's own stream
+  void replay(CUstream stream) const;
+  CUgraphExec executable() const { return replay_; }
 
  private:
   CudaBackend& device_;
   CUgraph graph_ = nullptr;
   CUgraphExec replay_ = nullptr;
+};
+
+/// Launches as such work, so that overlapping ones keep their programmatic edges; one node for each.
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(CudaBackend& device, std::vector<Launch> launches);
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  std::size_t size() const override { return launches_.size(); }
+  const Launch& launch(std::size_t index) const override { return launches_.at(index); }
+  void set_args(std::size_t index, std::span<const LaunchArg> args) override;
+  void replay(CUstream stream) const { recorded_.replay(stream); }
+
+ private:
+  void capture(CUstream stream);
+
+  CudaBackend& device_;
+  std::vector<Launch> launches_;
+  std::vector<CUgraphNode> nodes_;  ///< null for launches of no threadgroup
+  Recorded recorded_;               ///< last: its capture fills the nodes
 };
 
 class CudaStream final : public Stream {
