@@ -125,6 +125,7 @@ std::string report(const Score& score, u64 kernels) {
   const auto& c = score.counts;
   std::map<std::string, std::pair<u64, u64>> progress;  // faults tried, of
   for (const auto& p : score.parts) progress[p.kernel].first += p.end - p.begin, progress[p.kernel].second = p.of;
+  std::erase_if(progress, [](const auto& p) { return p.second.second == 0; });
   u64 whole = 0, tried = 0;
   for (const auto& [kernel, p] : progress) whole += p.first == p.second, tried += p.first;
   std::string out = fmt::format(
@@ -143,17 +144,18 @@ std::string report(const Score& score, u64 kernels) {
     out += "\nNot tried:\n\n";
     for (const auto& b : score.broken) out += fmt::format("- {}\n", b);
   }
-  // One fault of a source line shows up in every kernel that the line is part of.
+  // One fault of a source line shows up in every kernel that the line is part of, and wherever the line is unrolled.
   struct Group {
     std::set<std::string> kernels;
     u64 mutants = 0;
+    std::string example;
   };
-  using Key = std::tuple<std::string, std::string, std::string, std::string>;  // why, where, fault, ir
-  std::map<Key, Group> survived, explained;
+  std::map<std::pair<std::string, std::string>, Group> survived;  // where, fault
+  std::map<std::string, Group> reasons;
   for (const auto& p : score.parts)
     for (const auto& v : p.lived) {
-      auto& g = (v.fate == Fate::survived ? survived
-                                          : explained)[{v.why, v.where, v.mutant.substr(0, v.mutant.find(':')), v.ir}];
+      auto& g = v.fate == Fate::survived ? survived[{v.where, v.mutant.substr(0, v.mutant.find(':'))}] : reasons[v.why];
+      if (g.kernels.empty()) g.example = v.ir.size() <= 100 ? v.ir : v.ir.substr(0, 97) + "...";
       g.kernels.insert(v.kernel), ++g.mutants;
     }
   const auto list = [](const std::set<std::string>& kernels) {
@@ -171,13 +173,8 @@ std::string report(const Score& score, u64 kernels) {
   out += "\n## Survived\n\n";
   if (survived.empty()) out += "None.\n";
   for (const auto& [key, g] : survived)
-    out += fmt::format("- {} {} `{}`: {} mutants in {}\n", std::get<1>(key), std::get<2>(key), std::get<3>(key),
-                       g.mutants, list(g.kernels));
-  std::map<std::string, Group> reasons;
-  for (const auto& [key, g] : explained) {
-    auto& r = reasons[std::get<0>(key)];
-    r.mutants += g.mutants, r.kernels.insert(g.kernels.begin(), g.kernels.end());
-  }
+    out +=
+        fmt::format("- {} {}: {} in {}; one is `{}`\n", key.first, key.second, g.mutants, list(g.kernels), g.example);
   out += "\n## Explained\n\n| mutants | kernels | why no test can see it |\n|---:|---:|---|\n";
   for (const auto& [why, g] : reasons) out += fmt::format("| {} | {} | {} |\n", g.mutants, g.kernels.size(), why);
   return out;

@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
       std::vector<mutation::Part> parts;
       for (const auto& path : merge) {
         auto read = mutation::read_results(path);
-        parts.insert(parts.end(), std::make_move_iterator(read.begin()), std::make_move_iterator(read.end()));
+        for (auto& p : read) parts.push_back(mutation::explained_anew(std::move(p), o.explained));
       }
       score = mutation::merged(parts);
     }

@@ -89,6 +89,16 @@ TEST(Results, AreResumedShardedAndMerged) {
   const auto page = report(merged(read_results(path)), 1000);
   EXPECT_NE(page.find(fmt::format("- Killed: {} (", whole.counts.killed())), std::string::npos) << page;
   EXPECT_NE(page.find(fmt::format("- Kernels tried whole: {} of 1000\n", whole.kernels())), std::string::npos) << page;
+  // An explanation that is written later holds for what was tried before.
+  for (const auto& p : whole.parts)
+    for (const auto& v : p.lived) {
+      if (v.fate != Fate::survived) continue;
+      const Explained all{
+          {"iron_*", v.mutant.substr(0, v.mutant.find(':')), v.where.substr(0, v.where.find(':')), v.ir, "why"}};
+      const Part later = explained_anew(p, all);
+      EXPECT_LT(later.counts.survived, p.counts.survived);
+      EXPECT_EQ(later.counts.all(), p.counts.all());
+    }
   std::ofstream(path) << "part\tnonsense\n";
   EXPECT_THROW(read_results(path), Error);
 }

@@ -226,7 +226,7 @@ class Trials {
       const f64 share = unit.entry->needs.empty() ? options_.share : options_.tier_share;
       part.fingerprint = cases.fingerprint() ^ (share >= 1 ? 0 : hash(fmt::format("{}", share)));
       if (const Part* known = options_.known(part.kernel, part.begin, part.fingerprint))
-        return finish(explained_anew(*known));
+        return finish(explained_anew(*known, options_.explained));
     }
     if (part.begin < part.end) cases.check_original();
     for (u64 i = part.begin; i < part.end; ++i) {
@@ -240,17 +240,6 @@ class Trials {
       if (v->fate == Fate::explained || v->fate == Fate::survived) part.lived.push_back(std::move(*v));
     }
     finish(part);
-  }
-
-  // The list of explanations may have grown since.
-  Part explained_anew(Part part) const {
-    for (auto& v : part.lived)
-      for (const auto& e : options_.explained)
-        if (v.fate == Fate::survived && explains(e, v)) {
-          v.fate = Fate::explained, v.why = e.why;
-          --part.counts.survived, ++part.counts.explained;
-        }
-    return part;
   }
 
   void finish(const Part& part) {
@@ -268,6 +257,16 @@ class Trials {
   Score score_;
 };
 }  // namespace
+
+Part explained_anew(Part part, const Explained& explained) {
+  for (auto& v : part.lived)
+    for (const auto& e : explained)
+      if (v.fate == Fate::survived && explains(e, v)) {
+        v.fate = Fate::explained, v.why = e.why;
+        --part.counts.survived, ++part.counts.explained;
+      }
+  return part;
+}
 
 Score try_mutants(const Registry& registry, const TrialOptions& options) { return Trials(registry, options).run(); }
 

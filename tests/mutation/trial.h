@@ -59,6 +59,9 @@ Explained read_explained(std::string_view text, const std::string& name);
 /// tests/mutation/equivalent.txt as it was when this was built.
 std::string_view built_in_explanations();
 
+/// The part, its survivors explained where the list has grown since it was tried.
+Part explained_anew(Part part, const Explained& explained);
+
 struct TrialOptions {
   f64 share = 1;              ///< of the faults, spread over all kernels by a hash of their names
   f64 tier_share = 1;         ///< the same for kernels of the Hopper tier, each of which takes the interpreter seconds
