@@ -38,6 +38,11 @@ std::string clean(std::string text) {
   return text;
 }
 
+/// Long expressions end behind a whole word.
+std::string shortened(const std::string& ir) {
+  return ir.size() <= 100 ? ir : ir.substr(0, ir.find_last_of(' ', 96)) + " ...";
+}
+
 std::string written(const Part& p) {
   std::string out;
   for (const auto& v : p.lived)
@@ -155,7 +160,7 @@ std::string report(const Score& score, u64 kernels) {
   for (const auto& p : score.parts)
     for (const auto& v : p.lived) {
       auto& g = v.fate == Fate::survived ? survived[{v.where, v.mutant.substr(0, v.mutant.find(':'))}] : reasons[v.why];
-      if (g.kernels.empty()) g.example = v.ir.size() <= 100 ? v.ir : v.ir.substr(0, 97) + "...";
+      if (g.kernels.empty()) g.example = shortened(v.ir);
       g.kernels.insert(v.kernel), ++g.mutants;
     }
   const auto list = [](const std::set<std::string>& kernels) {
