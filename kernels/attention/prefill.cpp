@@ -144,6 +144,13 @@ void register_sdpa_prefill(Registry& r) {
     k.test("one query, not causal", attention_limit, make({1, 2, 2, dim, 1, 1, 0, false}));
     k.test("one query, sinks", attention_limit, make({1, 2, 2, dim, 1, 1, 0, true, true}));
     k.test("queries before the first key: zeros", attention_limit, make({1, 1, 1, dim, 9, 6}));
+    // The last query may be any of a simdgroup's, in each form of the kernel.
+    for (const u32 n : {2u, 3u, 4u, 6u, 7u, 8u}) {
+      const std::string queries = std::to_string(n) + " queries";
+      k.test(queries, attention_limit, make({1, 1, 1, dim, n, n + 2}));
+      k.test(queries + ", not causal", attention_limit, make({1, 1, 1, dim, n, n + 1, 0, false}));
+      k.test(queries + ", sinks", attention_limit, make({1, 1, 1, dim, n, n, 0, true, true}));
+    }
     k.bench("256 tokens, 8 heads, 2 of keys", make({1, 8, 2, dim, 256, 256}));
   }
   for (const u32 dim : {64u, 96u, 128u, 256u})

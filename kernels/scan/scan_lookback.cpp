@@ -222,6 +222,12 @@ void register_scan_lookback(Registry& r) {
   k.test("several tiles", limit, []<class T>(Gen& g) { return random<T>(g, 3 * 12288 + 77); });
   k.test("several spans", limit, []<class T>(Gen& g) { return random<T>(g, (3 * 32 + 5) * 512 + 1, {2, 64}); });
   k.test("more than 32 spans", limit, []<class T>(Gen& g) { return random<T>(g, 35 * 32 * 128, {1, 32}); });
+  k.test("all of a tile but its last element", limit, []<class T>(Gen& g) { return random<T>(g, 12288 - 1); });
+  for (const u32 rest : {1u, 2u, 3u}) {
+    const std::string less = std::to_string(rest) + " less than a tile of ";
+    k.test(less + "512", limit, [rest]<class T>(Gen& g) { return random<T>(g, 512 - rest, {2, 64}); });
+    k.test(less + "128", limit, [rest]<class T>(Gen& g) { return random<T>(g, 128 - rest, {1, 32}); });
+  }
   k.test("one short tile", limit, []<class T>(Gen& g) { return random<T>(g, 301); });
   k.test("one element", limit, []<class T>(Gen& g) { return random<T>(g, 1); });
   const char* const where = "H200, f32 2^26, microseconds beside 186.5";

@@ -48,12 +48,7 @@ void run_copies(Machine& m, Simdgroup& s, u32 first, u32 count, u64 mask) {
   }
 }
 
-u64 condition_mask(const Machine& m, const Simdgroup& s, u32 at) {
-  const u8* c = reg<u8>(s, at);
-  u64 mask = 0;
-  for (u32 l = 0; l < m.width; ++l) mask |= u64{c[l] & 1u} << l;
-  return mask;
-}
+u64 condition_mask(const Machine& m, const Simdgroup& s, u32 at) { return odd_lanes(reg<u8>(s, at), m.width); }
 
 // `first` is the then-branch, `target` the else-branch, `count` what follows.
 Status if_begin(Machine& m, Simdgroup& s, const Instr& in) {
@@ -157,7 +152,9 @@ Status loop_head(Machine& m, Simdgroup& s, const Instr& in) {
   Frame& f = s.frames.back();
   const u64* trips = reg<u64>(s, in.d);
   u64 live = 0;
-  for (u32 l = 0; l < m.width; ++l) live |= u64{f.trip < trips[l]} << l;
+  u8 on[64];
+  for (u32 l = 0; l < m.width; ++l) on[l] = f.trip < trips[l];
+  live = odd_lanes(on, m.width);
   live &= s.mask;
   if (in.imm) live &= ~condition_mask(m, s, in.a);
   if (live == 0) {
@@ -165,13 +162,18 @@ Status loop_head(Machine& m, Simdgroup& s, const Instr& in) {
     leave(s, in.target);
     return Status::next;
   }
-  if (f.trip >= m.options.max_trips) {
+  // A launch can only run for long in loops: both limits are looked at here.
+  const bool all = m.result.statistics.instructions > m.options.max_instructions;
+  if (f.trip >= m.options.max_trips || all) {
     if (m.fresh(code::runaway, in.op))
-      m.report({code::runaway,
-                fmt::format("a loop runs more than {} trips in {}", m.options.max_trips,
-                            m.thread_name(s, static_cast<u32>(std::countr_zero(live)))),
-                "check its end and step, or raise the limit of the interpreter"},
-               in.op);
+      m.report(
+          {code::runaway,
+           all ? fmt::format("the launch runs more than {} instructions, {} is in this loop",
+                             m.options.max_instructions, m.thread_name(s, static_cast<u32>(std::countr_zero(live))))
+               : fmt::format("a loop runs more than {} trips in {}", m.options.max_trips,
+                             m.thread_name(s, static_cast<u32>(std::countr_zero(live)))),
+           "check its end and step, or raise the limit of the interpreter"},
+          in.op);
     m.stop = true;
     return Status::done;
   }

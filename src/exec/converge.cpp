@@ -119,11 +119,21 @@ Status simd_scan(Machine& m, Simdgroup& s, const Instr& in) {
   return Status::next;
 }
 
+template <class T>
+void permute(const Simdgroup& s, const Instr& in, const u8* from, u32 width) {
+  T row[64];
+  for (u32 e = 0; e < in.lanes; ++e) {
+    const T* const v = reg<T>(s, in.a) + std::size_t{e} * width;
+    for (u32 l = 0; l < width; ++l) row[l] = v[from[l]];
+    std::memcpy(reg<T>(s, in.dst) + std::size_t{e} * width, row, width * sizeof(T));
+  }
+}
+
 // --- shuffles: `source(lane)` is the lane read, or the width where there is none and the own value stays
 template <class F>
 Status shuffle(Machine& m, Simdgroup& s, const Instr& in, F&& source) {
   check_convergent(m, s, in);
-  const u32 size = dtype_size(in.elem);
+  u8 sources[64];
   for (u32 l = 0; l < m.width; ++l) {
     u32 from = source(l);
     if (from >= m.width)
@@ -137,9 +147,20 @@ Status shuffle(Machine& m, Simdgroup& s, const Instr& in, F&& source) {
                  in.op);
       from = l;
     }
-    for (u32 e = 0; e < in.lanes; ++e)
-      std::memcpy(s.regs + in.dst + (std::size_t{e} * m.width + l) * size,
-                  s.regs + in.a + (std::size_t{e} * m.width + from) * size, size);
+    sources[l] = static_cast<u8>(from);
+  }
+  switch (dtype_size(in.elem)) {
+    case 1:
+      permute<u8>(s, in, sources, m.width);
+      break;
+    case 2:
+      permute<u16>(s, in, sources, m.width);
+      break;
+    case 4:
+      permute<u32>(s, in, sources, m.width);
+      break;
+    default:
+      permute<u64>(s, in, sources, m.width);
   }
   return Status::next;
 }
@@ -173,12 +194,7 @@ Status simd_broadcast(Machine& m, Simdgroup& s, const Instr& in) {
   return simd_shuffle(m, s, in);
 }
 
-u64 votes(const Machine& m, const Simdgroup& s, u32 from) {
-  const u8* v = reg<u8>(s, from);
-  u64 bits = 0;
-  for (u32 l = 0; l < m.width; ++l) bits |= u64{v[l] & 1u} << l;
-  return bits & s.mask;
-}
+u64 votes(const Machine& m, const Simdgroup& s, u32 from) { return odd_lanes(reg<u8>(s, from), m.width) & s.mask; }
 Status simd_ballot(Machine& m, Simdgroup& s, const Instr& in) {
   check_convergent(m, s, in);
   const u64 bits = votes(m, s, in.a);

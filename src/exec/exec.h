@@ -1,6 +1,7 @@
 // The reference interpreter: runs a kernel exactly as specified (R1-R9) and reports what it does wrong.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,11 +27,16 @@ struct Options {
   u64 seed = 1;
   u32 width = 32;    ///< lanes of a simdgroup; other than 32 (4, 8, 16, 64) for kernels generic over the width
   u32 resident = 8;  ///< threadgroups in flight when the kernel waits or the schedule mixes them; 0: all
-  u64 max_trips = u64{1} << 24;  ///< a loop that runs more trips is a runaway
-  bool index32 = false;          ///< the launch uses 32-bit addresses: report an index that leaves i32
+  u64 max_trips = u64{1} << 24;    ///< a loop that runs more trips is a runaway
+  u64 max_instructions = ~u64{0};  ///< a launch that runs more of them, once a simdgroup, is a runaway
+  bool index32 = false;            ///< the launch uses 32-bit addresses: report an index that leaves i32
   u32 max_findings = 64;
   bool stop_at_error = false;  ///< nothing runs on after the first error
   u32 max_prints = 1000;
+  /// Asked of the granules of memory that a threadgroup has written, once it has ended: false ends the run. By then
+  /// they hold what they will hold in the end, since a second threadgroup that writes them is a finding (R7); nothing
+  /// is asked of kernels whose threadgroups order each other, nor of atomic writes.
+  std::function<bool(u32 param, u64 byte, u32 bytes)> accepts = {};
 };
 
 struct Statistics {
@@ -44,6 +50,7 @@ struct Result {
   std::vector<Diagnostic> findings;  ///< each once a pair of source lines; errors, and warnings where the result stands
   std::vector<std::string> prints;   ///< lines of print(...), in order within each thread
   Statistics statistics;
+  bool rejected = false;  ///< Options::accepts ended the run
   bool clean() const { return findings.empty(); }
   /// True if a finding has that code.
   bool has(std::string_view code) const;

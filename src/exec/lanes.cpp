@@ -1,5 +1,6 @@
 // Lane loops of the pure ops: the evaluator's own functors, compiled once an op and element type.
 #include "exec/machine.h"
+#include "exec/rows.h"
 #include "ir/eval.h"
 #include "ir/scalar.h"
 
@@ -9,20 +10,76 @@ namespace {
 using namespace ir;
 namespace sc = ir::scalar;
 
+// 16-bit floats are widened and narrowed a row of so many numbers at a time, others computed where they lie.
+constexpr u32 row = 64;
+template <DType D>
+constexpr bool narrow_float = D == DType::f16 || D == DType::bf16;
+template <DType D>
+void widen(const u16* in, f32* out, u32 n) {
+  D == DType::f16 ? widen_f16_row(in, out, n) : widen_bf16_row(in, out, n);
+}
+template <DType D>
+void narrow(const f32* in, u16* out, u32 n) {
+  D == DType::f16 ? narrow_f16_row(in, out, n) : narrow_bf16_row(in, out, n);
+}
+/// Calls f(n, out, in...) for rows of numbers: f writes n results from n numbers of each operand.
+template <DType D, class F, class... Operand>
+void by_rows(const Simdgroup& s, const Instr& in, F&& f, Operand... at) {
+  static_assert(narrow_float<D>);
+  for (u32 i = 0; i < in.n; i += row) {
+    const u32 n = std::min(row, in.n - i);
+    f32 out[row], numbers[sizeof...(at)][row];
+    u32 o = 0;
+    (widen<D>(reg<u16>(s, at) + i, numbers[o++], n), ...);
+    f(n, out, numbers);
+    narrow<D>(out, reg<u16>(s, in.dst) + i, n);
+  }
+}
+
 template <class Op, DType D>
 Status unary(Machine&, Simdgroup& s, const Instr& in) {
   using R = sc::Rep<D>;
-  const auto* a = reg<typename R::Store>(s, in.a);
-  auto* __restrict out = reg<typename R::Store>(s, in.dst);
-  for (u32 i = 0; i < in.n; ++i) out[i] = R::store(Op::apply(R::load(a[i])));
+  if constexpr (narrow_float<D>) {
+    by_rows<D>(
+        s, in,
+        [](u32 n, f32* out, const f32(*v)[row]) {
+          for (u32 i = 0; i < n; ++i) out[i] = Op::apply(v[0][i]);
+        },
+        in.a);
+  } else {
+    const auto* a = reg<typename R::Store>(s, in.a);
+    auto* __restrict out = reg<typename R::Store>(s, in.dst);
+    for (u32 i = 0; i < in.n; ++i) out[i] = R::store(Op::apply(R::load(a[i])));
+  }
   return Status::next;
 }
 template <class Op, DType D>
 Status binary(Machine&, Simdgroup& s, const Instr& in) {
   using R = sc::Rep<D>;
-  const auto *a = reg<typename R::Store>(s, in.a), *b = reg<typename R::Store>(s, in.b);
-  auto* __restrict out = reg<typename R::Store>(s, in.dst);
-  for (u32 i = 0; i < in.n; ++i) out[i] = R::store(Op::apply(R::load(a[i]), R::load(b[i])));
+  if constexpr (narrow_float<D>) {
+    by_rows<D>(
+        s, in,
+        [](u32 n, f32* out, const f32(*v)[row]) {
+          for (u32 i = 0; i < n; ++i) out[i] = Op::apply(v[0][i], v[1][i]);
+        },
+        in.a, in.b);
+  } else {
+    const auto *a = reg<typename R::Store>(s, in.a), *b = reg<typename R::Store>(s, in.b);
+    auto* __restrict out = reg<typename R::Store>(s, in.dst);
+    for (u32 i = 0; i < in.n; ++i) out[i] = R::store(Op::apply(R::load(a[i]), R::load(b[i])));
+  }
+  return Status::next;
+}
+template <DType D>
+Status fused_multiply_add(Machine&, Simdgroup& s, const Instr& in) {
+  if constexpr (narrow_float<D>) {
+    by_rows<D>(s, in, [](u32 n, f32* out, const f32(*v)[row]) { fma_row(v[0], v[1], v[2], out, n); }, in.a, in.b, in.c);
+  } else if constexpr (D == DType::f32) {
+    fma_row(reg<f32>(s, in.a), reg<f32>(s, in.b), reg<f32>(s, in.c), reg<f32>(s, in.dst), in.n);
+  } else {
+    const auto *a = reg<f64>(s, in.a), *b = reg<f64>(s, in.b), *c = reg<f64>(s, in.c);
+    for (u32 i = 0; i < in.n; ++i) reg<f64>(s, in.dst)[i] = sc::Fma::apply(a[i], b[i], c[i]);
+  }
   return Status::next;
 }
 template <class Op, DType D>
@@ -34,12 +91,39 @@ Status ternary(Machine&, Simdgroup& s, const Instr& in) {
   for (u32 i = 0; i < in.n; ++i) out[i] = R::store(Op::apply(R::load(a[i]), R::load(b[i]), R::load(c[i])));
   return Status::next;
 }
+// A number times a power of two: by a product in f64 where that is exact, so that one rounding remains.
+template <DType D>
+Status ldexp(Machine&, Simdgroup& s, const Instr& in) {
+  using R = sc::Rep<D>;
+  const auto* a = reg<typename R::Store>(s, in.a);
+  const auto* power = reg<i32>(s, in.b);
+  auto* const out = reg<typename R::Store>(s, in.dst);
+  for (u32 i = 0; i < in.n; ++i) {
+    if constexpr (D == DType::f32) {
+      const i32 p = std::clamp(power[i], -1000, 1000);  // beyond, every product is infinite or 0 in f32 anyway
+      const f64 factor = std::bit_cast<f64>(static_cast<u64>(1023 + p) << 52);
+      out[i] = sc::quiet(static_cast<f32>(static_cast<f64>(a[i]) * factor));
+    } else {
+      out[i] = R::store(sc::Ldexp::apply(R::load(a[i]), power[i]));
+    }
+  }
+  return Status::next;
+}
 template <class Op, DType D>
 Status compare(Machine&, Simdgroup& s, const Instr& in) {
   using R = sc::Rep<D>;
-  const auto *a = reg<typename R::Store>(s, in.a), *b = reg<typename R::Store>(s, in.b);
   auto* __restrict out = reg<u8>(s, in.dst);
-  for (u32 i = 0; i < in.n; ++i) out[i] = Op::apply(R::load(a[i]), R::load(b[i]));
+  if constexpr (narrow_float<D>) {
+    for (u32 at = 0; at < in.n; at += row) {
+      const u32 n = std::min(row, in.n - at);
+      f32 a[row], b[row];
+      widen<D>(reg<u16>(s, in.a) + at, a, n), widen<D>(reg<u16>(s, in.b) + at, b, n);
+      for (u32 i = 0; i < n; ++i) out[at + i] = Op::apply(a[i], b[i]);
+    }
+  } else {
+    const auto *a = reg<typename R::Store>(s, in.a), *b = reg<typename R::Store>(s, in.b);
+    for (u32 i = 0; i < in.n; ++i) out[i] = Op::apply(R::load(a[i]), R::load(b[i]));
+  }
   return Status::next;
 }
 template <DType D>
@@ -80,22 +164,46 @@ template <class U>
 Status select(Machine& m, Simdgroup& s, const Instr& in) {
   const auto* c = reg<u8>(s, in.a);
   const bool each = in.imm != 0;
-  for (u32 i = 0; i < in.n; ++i) {
-    const bool take = c[each ? i : i % m.width] & 1;
-    std::memcpy(s.regs + in.dst + i * sizeof(U), s.regs + (take ? in.b : in.c) + i * sizeof(U), sizeof(U));
-  }
+  const U *yes = reg<U>(s, in.b), *no = reg<U>(s, in.c);
+  U* const out = reg<U>(s, in.dst);
+  for (u32 e = 0; e < in.n; e += m.width)
+    for (u32 i = 0; i < m.width; ++i) {
+      const U keep = static_cast<U>(U{0} - static_cast<U>(c[each ? e + i : i] & 1));
+      out[e + i] = static_cast<U>((yes[e + i] & keep) | (no[e + i] & ~keep));
+    }
   return Status::next;
 }
 template <DType To, DType From>
 Status cast(Machine&, Simdgroup& s, const Instr& in) {
   const auto* a = reg<typename sc::Rep<From>::Store>(s, in.a);
   auto* __restrict out = reg<typename sc::Rep<To>::Store>(s, in.dst);
+  if constexpr (narrow_float<From> && To == DType::f32) {
+    widen<From>(a, out, in.n);
+    for (u32 i = 0; i < in.n; ++i) out[i] = sc::quiet(out[i]);
+    return Status::next;
+  }
+  if constexpr (From == DType::f32 && narrow_float<To>) {
+    for (u32 at = 0; at < in.n; at += row) {
+      const u32 n = std::min(row, in.n - at);
+      f32 v[row];
+      for (u32 i = 0; i < n; ++i) v[i] = sc::quiet(a[at + i]);
+      narrow<To>(v, out + at, n);
+    }
+    return Status::next;
+  }
   for (u32 i = 0; i < in.n; ++i) {
     if constexpr (To == From)
       out[i] = a[i];
     else
       out[i] = sc::cast_to<To>(sc::Rep<From>::load(a[i]));
   }
+  return Status::next;
+}
+
+Status dot4(Machine&, Simdgroup& s, const Instr& in) {
+  const auto signs = unpack<SignsImm>(in.imm);
+  const u32 *a = reg<u32>(s, in.a), *b = reg<u32>(s, in.b), *c = reg<u32>(s, in.c);
+  for (u32 i = 0; i < in.n; ++i) reg<u32>(s, in.dst)[i] = sc::dot4_i8(a[i], b[i], c[i], signs.a_signed, signs.b_signed);
   return Status::next;
 }
 
@@ -152,8 +260,10 @@ Handler arithmetic(Opcode code) {
   if constexpr (is_float(D)) {
     using U = sc::Bits<typename sc::Rep<D>::Store>;
     switch (code) {
+      case Opcode::Ldexp:
+        return ldexp<D>;
       case Opcode::Fma:
-        return ternary<sc::Fma, D>;
+        return fused_multiply_add<D>;
       case Opcode::Neg:
         return sign_bits<U, true>;
       case Opcode::Abs:
@@ -195,6 +305,18 @@ Handler arithmetic(Opcode code) {
         return binary<sc::Shl, D>;
       case Opcode::Shr:
         return binary<sc::Shr, D>;
+      case Opcode::Popcount:
+        return unary<sc::Popcount, D>;
+      case Opcode::Clz:
+        return unary<sc::Clz, D>;
+      case Opcode::Ctz:
+        return unary<sc::Ctz, D>;
+      case Opcode::BitReverse:
+        return unary<sc::BitReverse, D>;
+      case Opcode::FunnelShl:
+        return ternary<sc::FunnelShl, D>;
+      case Opcode::FunnelShr:
+        return ternary<sc::FunnelShr, D>;
       case Opcode::BitExtract:
         return ternary<sc::BitExtract, D>;
       case Opcode::MulHi:
@@ -230,6 +352,7 @@ Handler eval_handler() { return by_eval; }
 
 Handler pure_handler(Opcode code, DType operand, DType result) {
   if (code == Opcode::Cast) return cast_handler(operand, result);
+  if (code == Opcode::Dot4I8 && dtype_size(operand) == 4 && dtype_size(result) == 4) return dot4;
   if (code == Opcode::Select) return select_handler(dtype_size(result));
   switch (operand) {
     case DType::boolean:
@@ -256,6 +379,14 @@ Handler pure_handler(Opcode code, DType operand, DType result) {
       return arithmetic<DType::f16>(code);
     case DType::bf16:
       return arithmetic<DType::bf16>(code);
+    case DType::i8:
+      return arithmetic<DType::i8>(code);
+    case DType::u8:
+      return arithmetic<DType::u8>(code);
+    case DType::i16:
+      return arithmetic<DType::i16>(code);
+    case DType::u16:
+      return arithmetic<DType::u16>(code);
     case DType::i32:
       return arithmetic<DType::i32>(code);
     case DType::u32:

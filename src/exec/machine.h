@@ -141,6 +141,8 @@ class Machine {
 
  private:
   void start_group(Group& g, u32 id);
+  /// Lets Options::accepts see what an ended threadgroup wrote.
+  void show_written();
   u64 start_groups();
   void prepare(Group& g);
   void set_presets(Group& g);
@@ -177,6 +179,16 @@ void for_lanes(u64 mask, bool backwards, F&& f) {
   }
 }
 
+/// The lanes whose byte is odd: booleans as a mask.
+inline u64 odd_lanes(const u8* v, u32 width) {
+  u64 mask = 0;
+  for (u32 l = 0; l < width; l += 4) {
+    u32 four;
+    std::memcpy(&four, v + l, 4);
+    mask |= u64{((four & 0x01010101u) * 0x01020408u) >> 24} << l;
+  }
+  return mask;
+}
 /// The bits of one element of a register, zero-extended, and setting them.
 inline u64 lane_bits(const Simdgroup& s, u32 offset, u32 size, u32 at) {
   u64 bits = 0;

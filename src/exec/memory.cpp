@@ -27,6 +27,17 @@ bool checked(Machine& m, const Simdgroup& s, const Instr& in, const Mem& mem, co
     m.misaligned(s, in, mem, lane, at, align);
   return true;
 }
+/// No subscript of the lanes is out of bounds; where other lanes hold one that is, the answer may be no.
+bool all_inside(const i64* at, u64 mask, u32 width, u64 count) {
+  if (std::popcount(mask) < static_cast<int>(width)) {
+    for (u64 rest = mask; rest; rest &= rest - 1)
+      if (static_cast<u64>(at[std::countr_zero(rest)]) >= count) return false;
+    return true;
+  }
+  bool good = true;
+  for (u32 l = 0; l < width; ++l) good &= static_cast<u64>(at[l]) < count;
+  return good;
+}
 u32 alignment(const Instr& in) { return 1u << unpack<MemoryImm>(in.imm).align_log2; }
 
 template <class T, bool Guarded>
@@ -37,14 +48,21 @@ Status load(Machine& m, Simdgroup& s, const Instr& in) {
   const u32 align = alignment(in), width = m.width;
   u64 mask = s.mask;
   if constexpr (Guarded) {
-    const u8* c = reg<u8>(s, in.b);
-    u64 taken = 0;
-    for (u32 l = 0; l < width; ++l) taken |= u64{c[l] & 1u} << l;
+    const u64 taken = odd_lanes(reg<u8>(s, in.b), width);
     masked_copy(s, in.dst, in.c, sizeof(T), in.lanes, width, mask & ~taken);
     mask &= taken;
   }
   ++m.time;
   std::byte* out = s.regs + in.dst;
+  if (in.lanes == 1 && !p.shadow && align <= sizeof(T) && all_inside(at, mask, width, p.count)) {
+    const T* const from = reinterpret_cast<const T*>(p.base);
+    T* const to = reinterpret_cast<T*>(out);
+    for (u64 rest = mask; rest; rest &= rest - 1) {
+      const auto l = static_cast<u32>(std::countr_zero(rest));
+      std::memcpy(to + l, from + at[l], sizeof(T));
+    }
+    return Status::access;
+  }
   for (u64 rest = mask; rest; rest &= rest - 1) {
     const auto l = static_cast<u32>(std::countr_zero(rest));
     const bool good = checked(m, s, in, mem, p, l, at[l], align, "read");
@@ -409,10 +427,12 @@ void Machine::note_write(const Simdgroup& s, const Instr& in, const Mem& mem, Sh
     against(cell.atomic, "written");
     against(cell.read0, "read");
     against(cell.read1, "read");
-    if (now.atomic())
+    if (now.atomic()) {
       cell.atomic = now;
-    else
+    } else {
       cell = Cell{now, {}, {}, {}};
+      if (shadow.logs) shadow.log.push_back(c);
+    }
   }
 }
 

@@ -18,6 +18,7 @@ using namespace ir;
 
 u32 align64(u32 bytes) { return (bytes + 63u) & ~63u; }
 
+bool varies_by_group(Opcode c) { return c == Opcode::GroupId || c == Opcode::GridThreadId || c == Opcode::GridPos; }
 bool is_preset(Opcode c) {
   return c == Opcode::Const || c == Opcode::Param || (c >= Opcode::ThreadId && c <= Opcode::Length);
 }
@@ -40,8 +41,10 @@ class Decoder {
       if (is_preset(k_.op(id).code) && k_.type(id).is_value()) {
         p_.reg[id] = fresh(bytes_of(id));
         p_.presets.push_back({id, p_.reg[id]});
+        if (varies_by_group(k_.op(id).code)) p_.group_presets.push_back(p_.presets.back());
       }
     });
+    p_.preset_bytes = top_;
     region(k_.body());
     emit(none, control_handlers().end);
     if (p_.code.size() >= max_instructions)
@@ -255,7 +258,8 @@ class Decoder {
     const auto& op = k_.op(id);
     if (p_.tier) {
       if (const auto it = p_.tier->object.find(id); it != p_.tier->object.end()) in.imm = it->second;
-      if ((in.fn = tier_handler(op.code))) return;
+      in.fn = tier_handler(op.code);
+      if (in.fn) return;
     }
     if (can_eval(op.code)) {
       if (op.code == Opcode::Select) in.imm = k_.type(k_.operand(id, 0)).lanes > 1;

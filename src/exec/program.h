@@ -90,12 +90,14 @@ struct Program {
   std::vector<Mem> mems;
   std::vector<Copy> copies;
   std::vector<Preset> presets;
+  std::vector<Preset> group_presets;  ///< those that differ from threadgroup to threadgroup
   std::vector<SharedArray> shared;
   std::vector<ThreadArray> arrays;
   std::vector<Tile> tiles;
   std::vector<u32> param_granule_log2;
   std::vector<u32> reg;  ///< of each op
   u32 register_bytes = 0, array_bytes = 0, array_elements = 0;
+  u32 preset_bytes = 0;            ///< the presets are registers of these first bytes
   std::shared_ptr<TierPlan> tier;  ///< of a kernel of the Hopper tier
   bool waits = false;              ///< groups may wait for each other
   bool orders = false;             ///< some op acquires or releases

@@ -83,6 +83,8 @@ Machine::Machine(const Kernel& k, const LaunchGeometry& g, std::span<const Launc
     b.shadow.needs_write = p.kind == ParamKind::out;
     b.shadow.tier = program.tier != nullptr;
     if (p.tensor) tensors[i] = checked_tensor(k, p, args[i]);
+    const bool in_turn = options.schedule == Schedule::program || options.schedule == Schedule::reverse;
+    b.shadow.logs = options.accepts && in_turn && !program.orders && !program.waits && !program.tier;
     if (b.tracked) b.shadow.reset(b.bytes);
   }
   check_overlaps(args);
@@ -105,6 +107,31 @@ void Machine::check_overlaps(std::span<const LaunchArg> args) {
 }
 
 // --- threadgroups
+namespace {
+bool varies_by_simdgroup(Opcode c) {
+  return c == Opcode::ThreadId || c == Opcode::ThreadPos || c == Opcode::GridThreadId || c == Opcode::GridPos ||
+         c == Opcode::SimdgroupId;
+}
+bool varies_by_lane(Opcode c) { return c == Opcode::LaneId || (varies_by_simdgroup(c) && c != Opcode::SimdgroupId); }
+
+template <class T>
+void fill(const Simdgroup& s, u32 at, u32 n, u64 bits) {
+  std::fill_n(reg<T>(s, at), n, static_cast<T>(bits));
+}
+void fill_bits(const Simdgroup& s, u32 at, u32 size, u32 n, u64 bits) {
+  switch (size) {
+    case 1:
+      return fill<u8>(s, at, n, bits);
+    case 2:
+      return fill<u16>(s, at, n, bits);
+    case 4:
+      return fill<u32>(s, at, n, bits);
+    default:
+      return fill<u64>(s, at, n, bits);
+  }
+}
+}  // namespace
+
 void Machine::prepare(Group& g) {
   const u32 count = (threads + width - 1) / width;
   g.simdgroups.resize(count);
@@ -118,7 +145,10 @@ void Machine::prepare(Group& g) {
     s.regs = s.storage.get() + (64 - address % 64) % 64;
     s.arrays.resize(program.array_bytes);
     s.written.resize(program.array_elements);
-    for (const auto& p : program.presets) preset(s, p);
+    // Most presets are the same for all simdgroups: they are copied from the first.
+    if (i > 0) std::memcpy(s.regs, g.simdgroups[0].regs, program.preset_bytes);
+    for (const auto& p : program.presets)
+      if (i == 0 || varies_by_simdgroup(kernel.op(p.op).code)) preset(s, p);
   }
   for (const auto& a : program.shared) {
     g.shared.emplace_back(a.bytes);
@@ -149,10 +179,7 @@ void Machine::start_group(Group& g, u32 id) {
     s.pc = 0, s.simd_epoch = 0, s.status = Status::next;
     s.frames.clear(), s.visits.clear();
     s.set_mask(s.exists);
-    for (const auto& p : program.presets) {
-      const auto c = kernel.op(p.op).code;
-      if (c == Opcode::GroupId || c == Opcode::GridThreadId || c == Opcode::GridPos) preset(s, p);
-    }
+    for (const auto& p : program.group_presets) preset(s, p);
   }
 }
 
@@ -160,7 +187,8 @@ void Machine::preset(Simdgroup& s, const Preset& p) {
   const auto& op = kernel.op(p.op);
   const auto axis = [&](u64 x, u64 y, u64 z) { return op.imm == 0 ? x : op.imm == 1 ? y : z; };
   const u32 size = dtype_size(op.type.elem);
-  for (u32 l = 0; l < width; ++l) {
+  const bool lanes_differ = varies_by_lane(op.code);
+  for (u32 l = 0; l < (lanes_differ ? width : 1); ++l) {
     const u64 t = u64{s.index} * width + l;
     const Dim3& d = geometry.threads;
     const u64 px = t % d.x, py = t / d.x % d.y, pz = t / d.x / d.y;
@@ -228,7 +256,19 @@ void Machine::preset(Simdgroup& s, const Preset& p) {
       default:
         break;
     }
+    if (!lanes_differ) return fill_bits(s, p.reg, size, op.type.lanes * width, v);
     for (u32 e = 0; e < op.type.lanes; ++e) set_lane_bits(s, p.reg, size, e * width + l, v);
+  }
+}
+
+void Machine::show_written() {
+  for (u32 i = 0; i < buffers.size(); ++i) {
+    Shadow& shadow = buffers[i].shadow;
+    for (const u64 cell : shadow.log) {
+      if (stop) break;
+      if (!options.accepts(i, cell << shadow.granule_log2, 1u << shadow.granule_log2)) stop = result.rejected = true;
+    }
+    shadow.log.clear();
   }
 }
 
@@ -404,6 +444,7 @@ Result Machine::run() {
       advance(*s, budget, progress);
       if (stop) break;
       if (s->status == Status::rendezvous || s->status == Status::done) meet(*s->group, progress);
+      if (options.accepts && !s->group->started) show_written();
     }
     if (tier && !stop) tier->land(progress == 0, progress);
     if (progress == 0 && !stop) deadlock();

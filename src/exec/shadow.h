@@ -46,6 +46,8 @@ struct Shadow {
   u32 granule_log2 = 2;
   bool needs_write = false;  ///< contents undefined before the first write
   bool tier = false;
+  bool logs = false;     ///< plain writes are remembered until the threadgroup has ended
+  std::vector<u64> log;  ///< their cells
   std::vector<Cell> cells;
   std::vector<TierCell> tier_cells;  ///< instead of `cells`, of the tier
   void reset(u64 bytes) {

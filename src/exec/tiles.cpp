@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include "exec/machine.h"
+#include "exec/rows.h"
 #include "ir/eval.h"
+#include "ir/scalar.h"
 
 namespace iron::exec {
 
@@ -56,8 +58,13 @@ class View {
 };
 
 u64 convert(DType to, DType from, u64 bits) {
+  if (to == from) return bits;
+  if (to == DType::f32 && from == DType::f16)  // the usual operands of products, without the way through eval
+    return std::bit_cast<u32>(scalar::quiet(f16_bits_to_f32(static_cast<u16>(bits))));
+  if (to == DType::f32 && from == DType::bf16)
+    return std::bit_cast<u32>(scalar::quiet(std::bit_cast<f32>(static_cast<u32>(bits) << 16)));
   const Type f = Type::value(from);
-  return to == from ? bits : eval(Opcode::Cast, Type::value(to), {&f, 1}, {&bits, 1});
+  return eval(Opcode::Cast, Type::value(to), {&f, 1}, {&bits, 1});
 }
 
 /// The n-th operand, which is the same for all threads of the scope.
@@ -116,11 +123,13 @@ T number(DType elem, u64 bits) {
     return static_cast<T>(static_cast<i32>(convert(DType::i32, elem, bits)));
 }
 template <class T>
-T step(T a, T b, T c) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::fma(a, b, c);
+void row_step(T a, const T* b, T* sums, u32 n) {
+  if constexpr (std::is_same_v<T, f32>)
+    fma_into_row(a, b, sums, n);
+  else if constexpr (std::is_floating_point_v<T>)
+    for (u32 j = 0; j < n; ++j) sums[j] = std::fma(a, b[j], sums[j]);
   else
-    return a * b + c;
+    for (u32 j = 0; j < n; ++j) sums[j] = a * b[j] + sums[j];
 }
 
 // T is the number that the chain runs in; a 16-bit accumulator is widened, and rounded once at the end of the op.
@@ -147,13 +156,18 @@ void multiply(Machine& m, Simdgroup& s, const Instr& in, DType chain) {
     for (u32 j = 0; j < cols; ++j)
       right[std::size_t{k} * cols + j] =
           read(b, layout.b_transposed ? b_at + j * b_stride + k : b_at + k * b_stride + j);
+  // The columns of a row advance together; each element is a chain of its own all the same.
+  std::vector<T> sums(std::size_t{rows} * cols);
+  for (std::size_t at = 0; at < sums.size(); ++at) sums[at] = number<T>(tile.accumulator, state.bits[at]);
+  for (u32 i = 0; i < rows; ++i)
+    for (u32 k = 0; k < depth; ++k)
+      row_step(left[std::size_t{i} * depth + k], right.data() + std::size_t{k} * cols,
+               sums.data() + std::size_t{i} * cols, cols);
   for (u32 i = 0; i < rows; ++i)
     for (u32 j = 0; j < cols; ++j) {
       const std::size_t at = std::size_t{i} * cols + j;
       if (!state.written[at]) unwritten(m, in, at, tile);
-      T sum = number<T>(tile.accumulator, state.bits[at]);
-      for (u32 k = 0; k < depth; ++k)
-        sum = step(left[std::size_t{i} * depth + k], right[std::size_t{k} * cols + j], sum);
+      T sum = sums[at];
       u64 bits = 0;
       std::memcpy(&bits, &sum, sizeof(T));
       // One NaN class: the interpreter keeps one NaN, as eval does.

@@ -120,6 +120,29 @@ void BoundCase::download() {
     if (b.written && b.bytes) backend_.download(b.host, b.device, b.bytes);
 }
 
+namespace {
+/// One value against what is expected: both NaN or the same infinity, or the error of two finite numbers.
+struct Difference {
+  bool same = false;  ///< not finite, and equal in that
+  bool finite = false;
+  f64 error = 0;
+};
+Difference difference(f64 got, f64 want) {
+  if ((std::isnan(want) && std::isnan(got)) || (std::isinf(want) && got == want)) return {true, false, 0};
+  if (!std::isfinite(got) || !std::isfinite(want)) return {};
+  return {false, true, std::abs(got - want) / std::max(1.0, std::abs(want))};
+}
+}  // namespace
+
+bool passes(const Expectation& e, u64 i, Tolerance tolerance) {
+  if (e.exact) {
+    const u64 size = dtype_size(e.dtype);
+    return std::memcmp(static_cast<const std::byte*>(e.data) + i * size, e.bytes.data() + i * size, size) == 0;
+  }
+  const Difference d = difference(element(e.dtype, e.data, i), e.values[i]);
+  return d.same || (d.finite && d.error <= tolerance.of(e.dtype));
+}
+
 Outcome judge(const Case& c, Tolerance tolerance) {
   Outcome out;
   out.passed = true;
@@ -144,14 +167,14 @@ Outcome judge(const Case& c, Tolerance tolerance) {
     f64 dot = 0, got2 = 0, want2 = 0;
     for (u64 i = 0; i < e.values.size(); ++i) {
       const f64 want = e.values[i], got = element(e.dtype, e.data, i);
-      if (std::isnan(want) && std::isnan(got)) continue;
-      if (std::isinf(want) && got == want) continue;
-      if (!std::isfinite(got) || !std::isfinite(want)) {
+      const Difference d = difference(got, want);
+      if (d.same) continue;
+      if (!d.finite) {
         fail(fmt::format("{}[{}] is {}, expected {}", e.name, i, got, want));
         continue;
       }
       dot += got * want, got2 += got * got, want2 += want * want;
-      const f64 error = std::abs(got - want) / std::max(1.0, std::abs(want));
+      const f64 error = d.error;
       out.max_error = std::max(out.max_error, error);
       if (error > limit)
         fail(fmt::format("{}[{}] is {}, expected {} (error {:.3g}, allowed {:.3g})", e.name, i, got, want, error,

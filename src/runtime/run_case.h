@@ -54,6 +54,9 @@ bool runs(const Backend& backend, const KernelEntry& kernel);
 /// fails.
 Outcome judge(const Case& c, Tolerance tolerance);
 
+/// One element of an expectation, as `judge` compares it.
+bool passes(const Expectation& e, u64 i, Tolerance tolerance);
+
 /// Launches and judges, by `judge` where one is given; refusals become failed outcomes with the whole text.
 Outcome run_case(Backend& backend, const Case& c, Tolerance tolerance,
                  const std::function<Outcome(const Case&)>& judge = {});

@@ -176,6 +176,58 @@ TEST(Findings, RacesNameBothLinesAndAreReportedOnce) {
   EXPECT_TRUE(seen);
 }
 
+TEST(Findings, ALaunchThatRunsTooLongIsARunaway) {
+  const auto k = kernel("%y: out u32, %n: scalar u32", R"(
+    %t = thread_id : index
+    %m = cast %n : index
+    %r = for %i = 0 to %m step 1 carry(%a = 0:u32) : u32 {
+      %b = add %a, 1:u32 : u32
+      yield %b
+    }
+    store %y[%t], %r
+)");
+  std::vector<u32> y(32);
+  Options o;
+  o.max_instructions = 2000;
+  EXPECT_TRUE(launch(k, geometry(1, 32), {buffer(y), scalar(u32{100})}, o).clean());
+  const auto r = launch(k, geometry(1, 32), {buffer(y), scalar(u32{100'000})}, o);
+  EXPECT_TRUE(r.has(code::runaway));
+  EXPECT_LT(r.statistics.instructions, 2100u);
+}
+
+TEST(Findings, WhatAnEndedThreadgroupWroteIsShownOnce) {
+  const auto k = kernel("%y: out u32, %c: inout u32", R"(
+    %t = grid_thread_id : index
+    %v = cast %t : u32
+    store %y[%t], %v
+    store %y[%t], 7:u32
+    %o = atomic.rmw<add, relaxed, grid> %c[0], 1:u32 : u32
+)");
+  std::vector<u32> y(8 * 32), c(1);
+  std::vector<u32> seen(y.size());
+  Options o;
+  o.accepts = [&](u32 param, u64 byte, u32 bytes) {
+    EXPECT_EQ(param, 0u) << "atomic writes are not final";
+    EXPECT_EQ(bytes, 4u);
+    EXPECT_EQ(y[byte / 4], 7u) << "a group is shown when it has ended";
+    ++seen[byte / 4];
+    return byte / 4 < 3 * 32;
+  };
+  const auto r = launch(k, geometry(8, 32), {buffer(y), buffer(c)}, o);
+  EXPECT_TRUE(r.rejected);
+  EXPECT_TRUE(r.clean());
+  for (u32 i = 0; i < y.size(); ++i) EXPECT_EQ(seen[i], i < 3 * 32 ? 2u : i == 3 * 32 ? 1u : 0u) << i;
+  EXPECT_EQ(c[0], 4u * 32) << "no group starts after the answer";
+  // Groups that order each other may write an element one after the other: nothing is asked.
+  const auto ordered = kernel("%y: out u32, %c: inout u32", R"(
+    %t = grid_thread_id : index
+    %o = atomic.rmw<add, acq_rel, grid> %c[0], 1:u32 : u32
+    store %y[%t], 1:u32
+)");
+  o.accepts = [](u32, u64, u32) { return false; };
+  EXPECT_FALSE(launch(ordered, geometry(2, 32), {buffer(y), buffer(c)}, o).rejected);
+}
+
 TEST(Findings, OverlappingBuffersAreRefused) {
   const auto k =
       kernel("%x: in f32, %y: out f32", "%t = thread_id : index\n%v = load %x[%t] : f32\nstore %y[%t], %v\n");
