@@ -9,9 +9,7 @@ namespace iron::cpu {
 
 using ir::Opcode;
 
-void Lowering::region(RegionId r) {
-  for (const OpId id : k_.region(r).ops) op(id);
-}
+void Lowering::region(RegionId r) { in_order(k_.region(r).ops); }
 
 void Lowering::op(OpId id) {
   const auto& o = k_.op(id);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -181,6 +182,22 @@ class Lowering {
   void prefetch_next_group(OpId load, const Val& index, const Memory& m);
   Val merge(const Val& a, Block from_a, const Val& b, Block from_b, ir::Type type, Block into);
   Val zeros(ir::Type type, bool vectors);
+
+  // --- runs of ops, packet by packet (packets.cpp)
+  struct KeptPart {
+    V at = nullptr, stride = nullptr;
+    Num num = Num::i32;
+    u32 lanes = 0, bytes = 0;
+    bool flag = false;  ///< an i1, kept as a wider integer of equal bits
+  };
+  static constexpr u32 long_run = 96;  ///< weight from which a run of ops is a loop over packets
+  bool by_packet(OpId id) const;
+  u32 weight(OpId id) const;
+  void in_order(std::span<const OpId> ops);
+  void packet_loop(std::span<const OpId> ops);
+  KeptPart keep(const Part& like, u32 packets);
+  void keep(const KeptPart& k, V packet, V v);
+  Part kept(const KeptPart& k, V packet);
 
   // --- threadgroup level (flow.cpp)
   struct Copy {
