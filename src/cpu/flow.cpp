@@ -191,7 +191,7 @@ void Lowering::segment(const std::vector<OpId>& ops, const std::vector<OpId>& es
   }
   // Chains as long as an exponential keep a processor busy only several at a time; the ragged rest need not, and long
   // bodies do it by themselves.
-  constexpr u32 short_body = 8, long_body = 64, longest_body = 160;
+  constexpr u32 short_body = 8, long_body = 64, longest_body = 400;
   const bool wide = size < short_body || (size <= long_body && !masked_only_);
   u32 width = whole_simdgroups ? 32 / lanes_ : wide ? 4 : size <= (masked_only_ ? long_body : longest_body) ? 2 : 1;
   while (!whole_simdgroups && width > 1 && (width * lanes_ > 32 || count_ % (width * lanes_) != 0)) width /= 2;

@@ -141,6 +141,7 @@ class Lowering {
   std::vector<V> rows_to_packets(const std::vector<V>& rows, u32 n, u32 bytes);
   std::vector<V> packets_to_rows(const std::vector<V>& packets, u32 bytes);
   std::vector<V> transpose_blocks(std::vector<V> v);
+  bool by_rows(u32 n) const;
   V dummy() { return c_.gep(c_.scratch(), u64{64}); }
   V stored(V v);  ///< bools as bytes
   V loaded(V v, DType elem);
@@ -190,9 +191,9 @@ class Lowering {
     u32 lanes = 0, bytes = 0;
     bool flag = false;  ///< an i1, kept as a wider integer of equal bits
   };
-  static constexpr u32 long_run = 96;  ///< weight from which a run of ops is a loop over packets
+  static constexpr u32 long_run = 192;  ///< weight from which a run of ops is a loop over packets
   bool by_packet(OpId id) const;
-  u32 weight(OpId id) const;
+  u32 weight(OpId id);
   void in_order(std::span<const OpId> ops);
   void packet_loop(std::span<const OpId> ops);
   KeptPart keep(const Part& like, u32 packets);

@@ -95,6 +95,10 @@ bool pairs_of_words(u32 n, u32 bytes, u32 lanes) { return n == 2 && bytes == 4 &
 bool transposes(u32 n, u32 lanes) { return n > 1 && (n & (n - 1)) == 0 && n <= lanes; }
 }  // namespace
 
+// Shuffles of many registers at once cost LLVM much time and become long code: rows that lie one after the other are
+// moved one by one as well.
+bool Lowering::by_rows(u32 n) const { return n > 2 && transposes(n, lanes_); }
+
 std::vector<V> Lowering::rows_to_packets(const std::vector<V>& rows, u32 n, u32 bytes) {
   if (!transposes(n, lanes_)) return {};
   const bool pairs = pairs_of_words(n, bytes, lanes_);
@@ -192,7 +196,7 @@ Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 al
       result[0] = c_.load(c_.type(num, lanes_), lane_address(m, at, 0), align);
     } else if (contiguous && n == 1 && size >= 4 && c_.target().sse41) {
       result[0] = c_.masked_load(c_.type(num, lanes_), lane_address(m, at, 0), align, mask, otherwise(0));
-    } else if (contiguous && !mask) {
+    } else if (contiguous && !mask && !by_rows(n)) {
       V whole = c_.load(c_.type(num, lanes_ * n), lane_address(m, at, 0), align);
       for (u32 c = 0; c < n; ++c) {
         std::vector<int> take(lanes_);
@@ -290,7 +294,7 @@ void Lowering::store_part(const Memory& m, const Val& index, const Val& value, i
       c_.set(done);
     } else if (contiguous && n == 1 && size >= 4 && c_.target().sse41) {
       c_.masked_store(stored(vector(value.at(0, p), m.elem)), lane_address(m, at, 0), align, mask);
-    } else if (contiguous && !mask) {
+    } else if (contiguous && !mask && !by_rows(n)) {
       // Interleaves the components: lane by lane they follow each other in memory.
       V whole = stored(vector(value.at(0, p), m.elem));
       for (u32 c = 1; c < n; ++c) {

@@ -25,13 +25,22 @@ bool Lowering::by_packet(OpId id) const {
   return yes;
 }
 
-u32 Lowering::weight(OpId id) const {
+u32 Lowering::weight(OpId id) {
   u32 sum = 0;
   const auto look = [&](OpId o) {
     const auto code = k_.op(o).code;
     if (code == Opcode::Const || code == Opcode::VecExtract || code == Opcode::VecMake || code == Opcode::Result)
       return;
-    sum += k_.info_of(o).pure() ? 1 : 4;
+    sum += 1;
+    if (code != Opcode::Load && code != Opcode::LoadOr && code != Opcode::Store) return;
+    // A lane at a time unless the lanes' elements are the same or neighbours.
+    for (const auto& [product, coefficient] : affine_.of(k_.operand(o, 1)).terms) {
+      bool varies = false;
+      for (const OpId leaf : product) varies |= !uniformity_.uniform(leaf, Scope::simdgroup);
+      if (!varies || (coefficient == 1 && product.size() == 1)) continue;
+      sum += 2 * lanes_ + k_.type(code == Opcode::Store ? k_.operand(o, 2) : o).lanes;
+      break;
+    }
   };
   look(id);
   for (u32 i = 0; i < k_.op(id).region_count; ++i) k_.walk(k_.region_of(id, i), look);
@@ -40,11 +49,36 @@ u32 Lowering::weight(OpId id) const {
 
 void Lowering::in_order(std::span<const OpId> ops) {
   while (!ops.empty()) {
-    std::size_t n = 0;
+    // What all lanes share is done once for the chunk, ahead of the rest if no store of the run may come between.
+    std::vector<OpId> shared, rest;
+    std::unordered_set<OpId> varying;
+    bool written = false;
     u32 sum = 0;
-    while (n < ops.size() && by_packet(ops[n])) sum += weight(ops[n++]);
-    if (chunk_->width > 1 && !chunk_->leader && sum > long_run) {
-      packet_loop(ops.first(n));
+    std::size_t n = 0;
+    for (; chunk_->width > 1 && !chunk_->leader && n < ops.size() && by_packet(ops[n]); ++n) {
+      const OpId id = ops[n];
+      const auto& info = k_.info_of(id);
+      const auto code = k_.op(id).code;
+      bool once = uniformity_.uniform(id, Scope::simdgroup) && k_.type(id).is_value() && k_.op(id).region_count == 0 &&
+                  code != Opcode::Result &&
+                  (info.pure() ||
+                   ((code == Opcode::Load || code == Opcode::LoadOr) &&
+                    k_.type(k_.operand(id, 0)).space != ir::Space::priv && (!written || ir::reads_immutable(k_, id))));
+      for (const OpId o : k_.operands(id)) once = once && !varying.count(o);
+      if (once) {
+        shared.push_back(id);
+        continue;
+      }
+      rest.push_back(id);
+      varying.insert(id);
+      sum += weight(id);
+      const auto look = [&](OpId o) { written |= k_.info_of(o).has(ir::Writes); };
+      look(id);
+      for (u32 i = 0; i < k_.op(id).region_count; ++i) k_.walk(k_.region_of(id, i), look);
+    }
+    if (sum > long_run) {
+      for (const OpId id : shared) op(id);
+      packet_loop(rest);
     } else {
       n = std::max<std::size_t>(n, 1);
       for (const OpId id : ops.first(n)) op(id);
