@@ -157,10 +157,27 @@ V Arith::each_lane(V a, V b, V c, bool is_fma) {
     return single ? c_.conv(Conv::fptrunc, Num::f32, r) : r;
   };
   if (!n) return one(a, b, c);
-  V out = c_.poison(c_.type(c_.num(a), n));
-  for (u32 i = 0; i < n; ++i)
-    out = c_.insert(out, one(c_.extract(a, i), c_.extract(b, i), c ? c_.extract(c, i) : nullptr), i);
-  return out;
+  // A loop over the lanes, which lie in the stack frame.
+  const u32 size = single ? 4 : 8;
+  const Ty scalar = c_.type(c_.num(a)), packet = c_.type(c_.num(a), n);
+  std::vector<V> kept;
+  for (V v : {a, b, c})
+    if (v) kept.push_back(c_.alloca_array(packet, 1, 64)), c_.store(v, kept.back(), 64);
+  Block before = c_.here(), run = c_.block("lane"), after = c_.block("lanes_done");
+  c_.br(run);
+  c_.set(run);
+  V lane = c_.phi(c_.type(Num::i64));
+  c_.incoming(lane, c_.i64(0), before);
+  V offset = c_.bin(Bin::mul, lane, c_.i64(size));
+  const auto element = [&](std::size_t i) {
+    return i < kept.size() ? c_.load(scalar, c_.gep(kept[i], offset), size) : nullptr;
+  };
+  c_.store(one(element(0), element(1), element(2)), c_.gep(kept[0], offset), size);
+  V next = c_.bin(Bin::add, lane, c_.i64(1));
+  c_.incoming(lane, next, run);
+  c_.br(c_.cmp(Cmp::ult, next, c_.i64(n)), run, after);
+  c_.set(after);
+  return c_.load(packet, kept[0], 64);
 }
 
 V Arith::fma(V a, V b, V c) {

@@ -8,40 +8,57 @@ namespace iron::cpu {
 using ir::AtomicKind;
 using ir::Opcode;
 
-V Lowering::lane_of(const Part& p, u32 lane, DType) {
-  if (c_.lanes(p.v)) return c_.extract(p.v, lane);
-  if (!p.stride || lane == 0) return p.v;
-  return c_.bin(Bin::add, p.v, c_.bin(Bin::mul, p.stride, c_.i64(lane)));
+// Packets lie in the stack frame, from where a lane's number is read.
+Lowering::LaneValue Lowering::by_lane(const Val& v, u32 comp, DType elem) {
+  const Part& first = v.at(comp, 0);
+  if (v.packets == 1 && !first.stride && !c_.lanes(first.v)) return [x = first.v](V) { return x; };
+  const Num num = elem == DType::boolean ? Num::i8 : num_of(elem);
+  const u32 size = bits_of(num) / 8;
+  V kept = c_.alloca_array(c_.type(num, lanes_), chunk_->width, 64);
+  for (u32 p = 0; p < chunk_->width; ++p)
+    c_.store(stored(vector(v.at(comp, p), elem)), c_.gep(kept, u64{p} * lanes_ * size), size);
+  return [this, kept, num, size, elem](V lane) {
+    return loaded(c_.load(c_.type(num), c_.gep(kept, c_.bin(Bin::mul, lane, c_.i64(size))), size), elem);
+  };
 }
 
-// Runs code for each lane that runs, behind a branch where that is not known before.
-Val Lowering::each_active(DType elem, bool result, const std::function<V(u32, u32)>& body) {
+void Lowering::each_bit(V bits, const std::function<void(V)>& body) {
+  Block before = c_.here(), run = c_.block("lane"), after = c_.block("lanes_done");
+  c_.br(c_.cmp(Cmp::ne, bits, c_.i32(0)), run, after);
+  c_.set(run);
+  V left = c_.phi(c_.type(Num::i32));
+  c_.incoming(left, bits, before);
+  body(c_.conv(Conv::zext, Num::i64, c_.fn(Fn::ctz, left)));
+  V rest = c_.bin(Bin::and_, left, c_.bin(Bin::sub, left, c_.i32(1)));
+  c_.incoming(left, rest, c_.here());
+  c_.br(c_.cmp(Cmp::ne, rest, c_.i32(0)), run, after);
+  c_.set(after);
+}
+
+V Lowering::chunk_bits() {
+  const u32 n = chunk_->width * lanes_;
+  if (chunk_->mask.empty()) return c_.i32(static_cast<u32>((u64{1} << n) - 1));
+  V bits = c_.i32(0);
+  for (u32 p = 0; p < chunk_->width; ++p)
+    bits = c_.bin(Bin::or_, bits, c_.bin(Bin::shl, c_.mask_bits(mask_or_ones(p)), c_.i32(p * lanes_)));
+  return bits;
+}
+
+// Runs code for each lane that runs, in their order.
+Val Lowering::each_active(DType elem, bool result, const LaneValue& body) {
+  const Num num = elem == DType::boolean ? Num::i8 : num_of(elem);
+  const u32 size = bits_of(num) / 8;
+  V kept = result ? c_.alloca_array(c_.type(num, lanes_), chunk_->width, 64) : nullptr;
+  const auto packet = [&](u32 p) { return c_.gep(kept, u64{p} * lanes_ * size); };
+  for (u32 p = 0; result && !chunk_->mask.empty() && p < chunk_->width; ++p)
+    c_.store(c_.integer(num == Num::f32 ? Num::i32 : num == Num::f64 ? Num::i64 : num, 0, lanes_), packet(p), size);
+  each_bit(chunk_bits(), [&](V lane) {
+    V r = body(lane);
+    if (result) c_.store(stored(r), c_.gep(kept, c_.bin(Bin::mul, lane, c_.i64(size))), size);
+  });
   Val out{chunk_->width, {}};
-  for (u32 p = 0; p < chunk_->width; ++p) {
-    V mask = part_mask(p), all = result ? c_.zero_like(c_.poison(c_.type(num_of(elem), lanes_))) : nullptr;
-    for (u32 l = 0; l < lanes_; ++l) {
-      if (!mask) {
-        V r = body(p, l);
-        if (result) all = c_.insert(all, r, l);
-        continue;
-      }
-      Block run = c_.block("lane"), after = c_.block("next"), before = c_.here();
-      c_.br(c_.extract(mask, l), run, after);
-      c_.set(run);
-      V r = body(p, l);
-      V with = result ? c_.insert(all, r, l) : nullptr;
-      Block end = c_.here();
-      c_.br(after);
-      c_.set(after);
-      if (result) {
-        V merged = c_.phi(c_.type(num_of(elem), lanes_));
-        c_.incoming(merged, with, end);
-        c_.incoming(merged, all, before);
-        all = merged;
-      }
-    }
-    if (result) out.parts.push_back({all, nullptr});
-  }
+  for (u32 p = 0; result && p < chunk_->width; ++p)
+    out.parts.push_back({loaded(c_.load(c_.type(num, lanes_), packet(p), size), elem), nullptr});
   return out;
 }
 
@@ -127,11 +144,12 @@ Val Lowering::atomic(OpId id) {
   std::vector<Val> rest;
   for (u32 i = 2; i < op.operand_count; ++i) rest.push_back(value(k_.operand(id, i)));
   const bool result = op.type.is_value();
-  return each_active(m.elem, result, [&](u32 p, u32 l) -> V {
-    V ptr = c_.gep(m.base, c_.bin(Bin::mul, lane_of(index.at(0, p), l, DType::index), c_.i64(dtype_size(m.elem))));
-    const auto operand = [&](std::size_t i) {
-      return i < rest.size() ? lane_of(rest[i].at(0, p), l, m.elem) : nullptr;
-    };
+  const LaneValue at = by_lane(index, 0, DType::index);
+  std::vector<LaneValue> operands;
+  for (const Val& v : rest) operands.push_back(by_lane(v, 0, m.elem));
+  return each_active(m.elem, result, [&](V lane) -> V {
+    V ptr = c_.gep(m.base, c_.bin(Bin::mul, at(lane), c_.i64(dtype_size(m.elem))));
+    const auto operand = [&](std::size_t i) { return i < operands.size() ? operands[i](lane) : nullptr; };
     if (op.code != Opcode::WaitUntil) return atomic_one(id, ptr, operand(0), operand(1), m);
     static constexpr Opcode compares[] = {Opcode::Eq, Opcode::Ne, Opcode::Lt, Opcode::Le, Opcode::Gt, Opcode::Ge};
     V mask = operand(0), bound = operand(1);
@@ -159,37 +177,35 @@ void Lowering::report(OpId id) {
   V fn = c_.load(c_.type(Num::ptr), c_.gep(c_.scratch(), u64{offsetof(HostServices, report)}), 8);
   V context = c_.load(c_.type(Num::ptr), c_.gep(c_.scratch(), u64{offsetof(HostServices, context)}), 8);
   const bool check = k_.op(id).code == Opcode::Check;
-  each_active(DType::i64, false, [&](u32 p, u32 l) -> V {
-    const auto send = [&] {
-      u64 at = 0;
-      for (std::size_t i = 0; i < operands.size(); ++i) {
-        const ir::Type t = k_.type(operands[i]);
-        for (u32 c = 0; c < t.lanes; ++c, at += 8) {
-          V x = lane_of(values[i].at(c, p), l, t.elem);
-          const u32 size = dtype_bits(t.elem);
-          if (size < 64 && t.elem != DType::boolean)
-            x = c_.bitcast(size == 32 ? Num::i32 : size == 16 ? Num::i16 : Num::i8, x);
-          else if (size == 64)
-            x = c_.bitcast(Num::i64, x);
-          c_.store(size == 64 ? x : c_.conv(Conv::zext, Num::i64, x), c_.gep(table, at), 8);
-        }
+  std::vector<LaneValue> words_of;
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    for (u32 c = 0; c < k_.type(operands[i]).lanes; ++c)
+      words_of.push_back(by_lane(values[i], c, k_.type(operands[i]).elem));
+  const auto send = [&](V lane) {
+    std::size_t at = 0;
+    for (const OpId o : operands) {
+      const ir::Type t = k_.type(o);
+      const u32 size = dtype_bits(t.elem);
+      for (u32 c = 0; c < t.lanes; ++c, ++at) {
+        V x = words_of[at](lane);
+        if (size < 64 && t.elem != DType::boolean)
+          x = c_.bitcast(size == 32 ? Num::i32 : size == 16 ? Num::i16 : Num::i8, x);
+        else if (size == 64)
+          x = c_.bitcast(Num::i64, x);
+        c_.store(size == 64 ? x : c_.conv(Conv::zext, Num::i64, x), c_.gep(table, u64{at} * 8), 8);
       }
-      V thread = c_.bin(Bin::add, c_.bin(Bin::mul, group_linear_, c_.i64(count_)),
-                        c_.bin(Bin::add, chunk_->base, c_.i64(static_cast<i64>(p) * lanes_ + l)));
-      c_.call(fn, nullptr, {context, c_.i32(id), thread, table});
-    };
-    if (!check) {
-      send();
-      return nullptr;
     }
-    Block failed = c_.block("failed"), after = c_.block("checked");
-    c_.br(lane_of(values[0].at(0, p), l, DType::boolean), after, failed);
-    c_.set(failed);
-    send();
-    c_.br(after);
-    c_.set(after);
-    return nullptr;
-  });
+    V thread = c_.bin(Bin::add, c_.bin(Bin::mul, group_linear_, c_.i64(count_)), c_.bin(Bin::add, chunk_->base, lane));
+    c_.call(fn, nullptr, {context, c_.i32(id), thread, table});
+  };
+  // Checks that hold in every lane, the usual case, cost one test.
+  V bits = chunk_bits();
+  for (u32 p = 0; check && p < chunk_->width; ++p) {
+    V held = vector(values[0].at(0, p), DType::boolean);
+    V mine = c_.bin(Bin::shl, c_.mask_bits(held), c_.i32(p * lanes_));
+    bits = c_.bin(Bin::and_, bits, c_.not_(mine));
+  }
+  each_bit(bits, send);
 }
 
 }  // namespace iron::cpu

@@ -9,9 +9,7 @@ namespace iron::cpu {
 
 using ir::Opcode;
 
-void Lowering::region(RegionId r) {
-  for (const OpId id : k_.region(r).ops) op(id);
-}
+void Lowering::region(RegionId r) { in_order(k_.region(r).ops); }
 
 void Lowering::op(OpId id) {
   const auto& o = k_.op(id);
@@ -262,12 +260,29 @@ struct Slots {
 };
 }  // namespace
 
+// The lanes of a chunk start one after the other, and start, end and step are multiples of their number: all make the
+// same trips, so that the loop needs no masks.
+bool Lowering::trips_alike(OpId id) {
+  const OpId start = k_.operand(id, 0);
+  if (!k_.type(start).is_index() || !counts_lanes(start)) return false;
+  const u64 span = u64{chunk_->width} * lanes_;
+  for (const u32 i : {1u, 2u}) {
+    const u64 m = multiple_of(k_.operand(id, i));
+    if (m == 0 || m % span != 0) return false;
+  }
+  i64 step = 0;
+  for (const auto& part : value(start).parts)
+    if (!part.stride || !c_.constant_int(part.stride, step) || step != 1) return false;
+  return true;
+}
+
 void Lowering::loop(OpId id) {
   const auto until = ir::unpack<ir::UntilImm>(k_.op(id).imm);
   const RegionId body = k_.region_of(id, 0);
   const auto& args = k_.region(body).args;
   const Val start = value(k_.operand(id, 0)), end = value(k_.operand(id, 1)), step = value(k_.operand(id, 2));
-  bool uniform_control = is_uniform(start) && is_uniform(end) && is_uniform(step);
+  const bool by_lane_start = !is_uniform(start);
+  bool uniform_control = is_uniform(end) && is_uniform(step) && (!by_lane_start || trips_alike(id));
   if (until.carried_plus_one)
     uniform_control &= uniformity_.uniform(args[until.carried_plus_one], ir::Scope::simdgroup) &&
                        is_uniform(value(k_.operand(id, until.carried_plus_one + 2)));
@@ -305,17 +320,29 @@ void Lowering::loop(OpId id) {
   V i_slot = c_.alloca_array(c_.type(c_.num(first)), 1, 8), more_slot = c_.alloca_array(c_.type(Num::i1), 1, 1);
   c_.store(first, i_slot, 1);
   if (!by_bound) c_.store(math_.apply(Opcode::Lt, elem, {first, last}), more_slot, 1);
+  i64 from = 0, to = 0, stride = 0;
+  const bool once = by_bound && !until.carried_plus_one && c_.constant_int(first, from) && c_.constant_int(last, to) &&
+                    c_.constant_int(by, stride) && from < to && stride >= to - from;
   Block head = c_.block("for"), run = c_.block("do"), after = c_.block("endfor");
   c_.br(head);
   c_.set(head);
   V i = c_.load(c_.type(c_.num(first)), i_slot, 1);
   V go = by_bound ? c_.cmp(Cmp::slt, i, last) : c_.load(c_.type(Num::i1), more_slot, 1);
   if (until.carried_plus_one) go = c_.bin(Bin::and_, go, c_.not_(read(until.carried_plus_one - 1).parts[0].v));
-  c_.br(go, run, after);
+  if (once)
+    c_.br(run);
+  else
+    c_.br(go, run, after);
   c_.set(run);
-  chunk_->values[args[0]] = uniform(i);
+  Val induction = uniform(i);
+  if (by_lane_start) {
+    induction = {chunk_->width, {}};
+    for (u32 p = 0; p < chunk_->width; ++p)
+      induction.parts.push_back({c_.bin(Bin::add, i, c_.i64(static_cast<i64>(p) * lanes_)), c_.i64(1)});
+  }
+  chunk_->values[args[0]] = induction;
   for (std::size_t n = 0; n < results.size(); ++n) chunk_->values[args[n + 1]] = read(n);
-  plan_prefetch(id);
+  if (!once) plan_prefetch(id);
   region(body);
   std::vector<Val> next;
   for (std::size_t n = 0; n < results.size(); ++n)
@@ -330,7 +357,7 @@ void Lowering::loop(OpId id) {
   }
   if (!by_bound) c_.store(c_.cmp(Cmp::ugt, c_.bin(Bin::sub, last, i), by), more_slot, 1);
   c_.store(c_.bin(Bin::add, i, by), i_slot, 1);
-  c_.br(head);
+  c_.br(once ? after : head);
   c_.set(after);
   for (std::size_t n = 0; n < results.size(); ++n) chunk_->values[results[n]] = read(n);
 }

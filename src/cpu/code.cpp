@@ -268,7 +268,11 @@ V Code::half_to_float(V v) {
   auto& b = module_->builder;
   Type* h = Type::getHalfTy(*module_->context);
   if (lanes(v)) h = FixedVectorType::get(h, lanes(v));
-  return b.CreateFPExt(b.CreateBitCast(v, h), type(Num::f32, lanes(v)));
+  Type* wide = type(Num::f32, lanes(v));
+  if (isa<Constant>(v)) return b.CreateFPExt(b.CreateBitCast(v, h), wide);
+  // Seen through an ordinary fpext, comparisons would become comparisons of halves, which are made lane by lane.
+  return b.CreateConstrainedFPCast(Intrinsic::experimental_constrained_fpext, b.CreateBitCast(v, h), wide, nullptr, "",
+                                   nullptr, std::nullopt, fp::ebIgnore);
 }
 V Code::float_to_half(V v) {
   auto& b = module_->builder;

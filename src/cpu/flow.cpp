@@ -189,10 +189,11 @@ void Lowering::segment(const std::vector<OpId>& ops, const std::vector<OpId>& es
     look(id);
     for (u32 i = 0; i < k_.op(id).region_count; ++i) k_.walk(k_.region_of(id, i), look);
   }
-  // Chains as long as an exponential keep a processor busy only several at a time; the ragged rest need not.
-  constexpr u32 short_body = 8, long_body = 64;
+  // Chains as long as an exponential keep a processor busy only several at a time; the ragged rest need not, and long
+  // bodies do it by themselves.
+  constexpr u32 short_body = 8, long_body = 64, longest_body = 400;
   const bool wide = size < short_body || (size <= long_body && !masked_only_);
-  u32 width = whole_simdgroups ? 32 / lanes_ : wide ? 4 : 2;
+  u32 width = whole_simdgroups ? 32 / lanes_ : wide ? 4 : size <= (masked_only_ ? long_body : longest_body) ? 2 : 1;
   while (!whole_simdgroups && width > 1 && (width * lanes_ > 32 || count_ % (width * lanes_) != 0)) width /= 2;
   const u32 span = width * lanes_;
 
@@ -208,10 +209,10 @@ void Lowering::segment(const std::vector<OpId>& ops, const std::vector<OpId>& es
     }
   }
 
-  const auto run_loop = [&](V chunks, bool masked) {
+  const auto run_loop = [&](V start, V chunks, u32 packets, bool masked) {
     i64 known = 0;
     if (c_.constant_int(chunks, known) && known <= 1) {
-      if (known == 1) chunk_body(ops, escaping, copies, width, c_.i64(0), masked);
+      if (known == 1) chunk_body(ops, escaping, copies, packets, start, masked);
       return;
     }
     Block before = c_.here(), head = c_.block("chunks"), run = c_.block("chunk"), after = c_.block("meet");
@@ -221,26 +222,28 @@ void Lowering::segment(const std::vector<OpId>& ops, const std::vector<OpId>& es
     c_.incoming(i, c_.i64(0), before);
     c_.br(c_.cmp(Cmp::slt, i, chunks), run, after);
     c_.set(run);
-    chunk_body(ops, escaping, copies, width, c_.bin(Bin::mul, i, c_.i64(span)), masked);
+    V base = c_.bin(Bin::add, start, c_.bin(Bin::mul, i, c_.i64(i64{packets} * lanes_)));
+    chunk_body(ops, escaping, copies, packets, base, masked);
     c_.incoming(i, c_.bin(Bin::add, i, c_.i64(1)), c_.here());
     c_.br(head);
     c_.set(after);
   };
-  V limit = limit_ ? limit_ : c_.i64(count_);
+  const auto chunks_in = [&](V threads, u32 packets) {
+    return c_.bin(Bin::sdiv, c_.bin(Bin::add, threads, c_.i64(i64{packets} * lanes_ - 1)),
+                  c_.i64(i64{packets} * lanes_));
+  };
+  V limit = limit_ ? limit_ : c_.i64(count_), zero = c_.i64(0);
   if (!limit_ && count_ % span == 0) {
-    run_loop(c_.i64(count_ / span), false);
+    run_loop(zero, c_.i64(count_ / span), width, false);
   } else if (masked_only_) {
-    run_loop(c_.bin(Bin::sdiv, c_.bin(Bin::add, limit, c_.i64(span - 1)), c_.i64(span)), true);
+    run_loop(zero, chunks_in(limit, width), width, true);
   } else {
     V full = c_.bin(Bin::sdiv, limit, c_.i64(span));
-    run_loop(full, false);
-    Block tail = c_.block("tail"), after = c_.block("meet");
+    run_loop(zero, full, width, false);
+    // The rest, which is less than a chunk: packet by packet where that is possible, since it is a second copy.
     V done = c_.bin(Bin::mul, full, c_.i64(span));
-    c_.br(c_.cmp(Cmp::slt, done, limit), tail, after);
-    c_.set(tail);
-    chunk_body(ops, escaping, copies, width, done, true);
-    c_.br(after);
-    c_.set(after);
+    const u32 packets = whole_simdgroups ? width : 1;
+    run_loop(done, chunks_in(c_.bin(Bin::sub, limit, done), packets), packets, true);
   }
   for (const OpId id : escaping) {
     if (!uniformity_.uniform(id, Scope::threadgroup)) continue;
@@ -277,7 +280,7 @@ void Lowering::chunk_body(const std::vector<OpId>& ops, const std::vector<OpId>&
     chunk.values[lockstep_round_.first] = i;
   }
   c_.set(body);
-  for (const OpId id : ops) op(id);
+  in_order(ops);
   std::vector<Val> moved;
   for (const auto& c : copies) moved.push_back(value(c.from));
   for (std::size_t i = 0; i < copies.size(); ++i) store_array(copies[i].to, moved[i], k_.type(copies[i].from).elem);

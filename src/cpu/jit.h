@@ -15,10 +15,11 @@ using KernelFn = void (*)(const u64* args, u32 first, u32 last, void* scratch);
 struct Compiled {
   KernelFn fn = nullptr;
   Lowered info;
-  std::string key;          ///< hash that names it in the cache
-  bool from_cache = false;  ///< read from disk rather than compiled
-  f64 lower_ms = 0, optimise_ms = 0, codegen_ms = 0, link_ms = 0;
-  u64 code_bytes = 0;  ///< of the object file
+  std::string key;                                                 ///< hash that names it in the cache
+  bool from_cache = false;                                         ///< read from disk rather than compiled
+  f64 lower_ms = 0, optimise_ms = 0, codegen_ms = 0, link_ms = 0;  ///< of this thread's processor time
+  u64 lowered_instructions = 0, instructions = 0;                  ///< of LLVM, before and after its passes
+  u64 code_bytes = 0;                                              ///< of the object file
   std::shared_ptr<void> library;
 };
 

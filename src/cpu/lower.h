@@ -10,7 +10,7 @@
 namespace iron::cpu {
 
 /// Raised whenever the code made for some kernel may change: part of every cache key.
-inline constexpr u32 lowering_version = 8;
+inline constexpr u32 lowering_version = 9;
 
 /// What a launch must know beside the code.
 struct Lowered {

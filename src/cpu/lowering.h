@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -118,6 +119,8 @@ class Lowering {
   u64 multiple_of(OpId id, int depth = 0) const;
   /// The first lane of every packet has an index that is a multiple of the lanes and not negative.
   bool starts_aligned(OpId id, int depth = 0) const;
+  /// Lane l of the chunk holds a multiple of the chunk's lanes, not negative, plus l.
+  bool counts_lanes(OpId id, int depth = 0) const;
   Part split_index(OpId id, const Part& a, bool& done);  ///< an aligned packet divided by a multiple of the lanes
 
   // --- matrices in threadgroup memory (packing.cpp)
@@ -133,6 +136,12 @@ class Lowering {
   /// `in_order`: neighbouring elements are neighbours in memory.
   void store_part(const Memory& m, const Val& index, const Val& value, ir::Type type, u32 align, bool in_order = true);
   V lane_address(const Memory& m, const Part& index, u32 lane);
+  std::vector<V> lane_addresses(const Memory& m, const Part& index, V mask);  ///< masked-off lanes: dummy()
+  /// Rows of n elements, one a lane, as n packets, and back; empty where no short way is known.
+  std::vector<V> rows_to_packets(const std::vector<V>& rows, u32 n, u32 bytes);
+  std::vector<V> packets_to_rows(const std::vector<V>& packets, u32 bytes);
+  std::vector<V> transpose_blocks(std::vector<V> v);
+  bool by_rows(u32 n) const;
   V dummy() { return c_.gep(c_.scratch(), u64{64}); }
   V stored(V v);  ///< bools as bytes
   V loaded(V v, DType elem);
@@ -141,9 +150,13 @@ class Lowering {
   // --- atomics, waits, reports (atomics.cpp)
   Val atomic(OpId id);
   V atomic_one(OpId id, V ptr, V value, V desired, const Memory& m);
-  Val each_active(DType elem, bool result, const std::function<V(u32 packet, u32 lane)>& body);
+  /// A value's number in a lane of the chunk that is known only at run time.
+  using LaneValue = std::function<V(V lane)>;
+  LaneValue by_lane(const Val& v, u32 comp, DType elem);
+  Val each_active(DType elem, bool result, const LaneValue& body);
+  void each_bit(V bits, const std::function<void(V index)>& body);  ///< set bits of an i32, in order; index: i64
+  V chunk_bits();                                                   ///< of the lanes that run
   void report(OpId id);
-  V lane_of(const Part& p, u32 lane, DType elem);
 
   // --- simdgroup ops (simd.cpp)
   Val simd(OpId id);
@@ -160,6 +173,7 @@ class Lowering {
   void branch(OpId id);
   void loop(OpId id);
   void varying_loop(OpId id);
+  bool trips_alike(OpId id);
   bool worth_a_branch(RegionId r) const;
   void plan_prefetch(OpId loop);  // prefetch.cpp
   bool walks_rows(OpId index, bool& divides) const;
@@ -169,6 +183,22 @@ class Lowering {
   void prefetch_next_group(OpId load, const Val& index, const Memory& m);
   Val merge(const Val& a, Block from_a, const Val& b, Block from_b, ir::Type type, Block into);
   Val zeros(ir::Type type, bool vectors);
+
+  // --- runs of ops, packet by packet (packets.cpp)
+  struct KeptPart {
+    V at = nullptr, stride = nullptr;
+    Num num = Num::i32;
+    u32 lanes = 0, bytes = 0;
+    bool flag = false;  ///< an i1, kept as a wider integer of equal bits
+  };
+  static constexpr u32 long_run = 192;  ///< weight from which a run of ops is a loop over packets
+  bool by_packet(OpId id) const;
+  u32 weight(OpId id);
+  void in_order(std::span<const OpId> ops);
+  void packet_loop(std::span<const OpId> ops);
+  KeptPart keep(const Part& like, u32 packets);
+  void keep(const KeptPart& k, V packet, V v);
+  Part kept(const KeptPart& k, V packet);
 
   // --- threadgroup level (flow.cpp)
   struct Copy {

@@ -55,6 +55,106 @@ V Lowering::lane_address(const Memory& m, const Part& index, u32 lane) {
   return c_.gep(m.base, c_.bin(Bin::mul, at, c_.i64(dtype_size(m.elem))));
 }
 
+std::vector<V> Lowering::lane_addresses(const Memory& m, const Part& index, V mask) {
+  std::vector<V> out;
+  V first = c_.lanes(index.v) || m.panel ? nullptr : lane_address(m, index, 0);
+  V step = first && index.stride ? c_.bin(Bin::mul, index.stride, c_.i64(dtype_size(m.elem))) : nullptr;
+  V bits = mask ? c_.mask_bits(mask) : nullptr;
+  for (u32 l = 0; l < lanes_; ++l) {
+    V at = !first ? lane_address(m, index, l) : l && step ? c_.gep(first, c_.bin(Bin::mul, step, c_.i64(l))) : first;
+    if (mask) at = c_.select(c_.cmp(Cmp::ne, c_.bin(Bin::and_, bits, c_.i32(1u << l)), c_.i32(0)), at, dummy());
+    out.push_back(at);
+  }
+  return out;
+}
+
+// Blocks of n x n elements, side by side in n packets, each on its other side: log2 n rounds that interleave the lower
+// halves, and the upper halves, of the blocks of two packets.
+std::vector<V> Lowering::transpose_blocks(std::vector<V> v) {
+  const u32 n = static_cast<u32>(v.size());
+  std::vector<int> low(lanes_), high(lanes_);
+  for (u32 i = 0; i < lanes_; ++i) {
+    const u32 block = i / n * n, within = i % n;
+    low[i] = static_cast<int>(block + within / 2 + within % 2 * lanes_);
+    high[i] = low[i] + static_cast<int>(n / 2);
+  }
+  for (u32 round = 1; round < n; round *= 2) {
+    std::vector<V> next;
+    for (u32 k = 0; k < n / 2; ++k) {
+      next.push_back(c_.shuffle(v[k], v[k + n / 2], low));
+      next.push_back(c_.shuffle(v[k], v[k + n / 2], high));
+    }
+    v = std::move(next);
+  }
+  return v;
+}
+
+namespace {
+/// Pairs of 32 bits are picked from two packets by one instruction if a block of four lanes takes whole pairs.
+bool pairs_of_words(u32 n, u32 bytes, u32 lanes) { return n == 2 && bytes == 4 && lanes >= 4; }
+bool transposes(u32 n, u32 lanes) { return n > 1 && (n & (n - 1)) == 0 && n <= lanes; }
+}  // namespace
+
+// Shuffles of many registers at once cost LLVM much time and become long code: rows that lie one after the other are
+// moved one by one as well.
+bool Lowering::by_rows(u32 n) const { return n > 2 && transposes(n, lanes_); }
+
+std::vector<V> Lowering::rows_to_packets(const std::vector<V>& rows, u32 n, u32 bytes) {
+  if (!transposes(n, lanes_)) return {};
+  const bool pairs = pairs_of_words(n, bytes, lanes_);
+  const auto joined = [&](std::vector<V> parts) {
+    for (u32 size = n; parts.size() > 1; size *= 2) {
+      std::vector<int> both(2 * size);
+      for (u32 i = 0; i < 2 * size; ++i) both[i] = static_cast<int>(i);
+      std::vector<V> wider;
+      for (std::size_t i = 0; i < parts.size(); i += 2) wider.push_back(c_.shuffle(parts[i], parts[i + 1], both));
+      parts = std::move(wider);
+    }
+    return parts[0];
+  };
+  std::vector<V> packets;
+  for (u32 k = 0; k < n; ++k) {
+    std::vector<V>
+        parts;  // block j of packet k holds row j * n + k; of pairs, blocks 2j and 2j + 1 rows 4j + 2k and + 1
+    for (u32 j = 0; j < lanes_ / n; ++j) parts.push_back(rows[pairs ? j / 2 * 4 + k * 2 + j % 2 : j * n + k]);
+    packets.push_back(joined(std::move(parts)));
+  }
+  if (!pairs) return transpose_blocks(std::move(packets));
+  std::vector<V> out;
+  for (u32 c = 0; c < 2; ++c) {
+    std::vector<int> take(lanes_);
+    for (u32 i = 0; i < lanes_; ++i) take[i] = static_cast<int>(i / 4 * 4 + i % 2 * 2 + c + (i % 4 >= 2 ? lanes_ : 0));
+    out.push_back(c_.shuffle(packets[0], packets[1], take));
+  }
+  return out;
+}
+
+std::vector<V> Lowering::packets_to_rows(const std::vector<V>& packets, u32 bytes) {
+  const u32 n = static_cast<u32>(packets.size());
+  if (!transposes(n, lanes_)) return {};
+  std::vector<V> blocks = packets;
+  const bool pairs = pairs_of_words(n, bytes, lanes_);
+  if (pairs) {
+    for (u32 half = 0; half < 2; ++half) {
+      std::vector<int> take(lanes_);
+      for (u32 i = 0; i < lanes_; ++i)
+        take[i] = static_cast<int>(i / 4 * 4 + half * 2 + i % 4 / 2 + (i % 2 ? lanes_ : 0));
+      blocks[half] = c_.shuffle(packets[0], packets[1], take);
+    }
+  } else {
+    blocks = transpose_blocks(std::move(blocks));
+  }
+  std::vector<V> rows;
+  for (u32 l = 0; l < lanes_; ++l) {
+    const u32 block = pairs ? l / 4 * 4 + l % 2 * 2 : l / n * n;
+    std::vector<int> take(n);
+    for (u32 i = 0; i < n; ++i) take[i] = static_cast<int>(block + i);
+    V from = blocks[pairs ? l % 4 / 2 : l % n];
+    rows.push_back(c_.shuffle(from, from, take));
+  }
+  return rows;
+}
+
 namespace {
 Num stored_num(DType elem) { return elem == DType::boolean ? Num::i8 : num_of(elem); }
 }  // namespace
@@ -96,7 +196,7 @@ Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 al
       result[0] = c_.load(c_.type(num, lanes_), lane_address(m, at, 0), align);
     } else if (contiguous && n == 1 && size >= 4 && c_.target().sse41) {
       result[0] = c_.masked_load(c_.type(num, lanes_), lane_address(m, at, 0), align, mask, otherwise(0));
-    } else if (contiguous && !mask) {
+    } else if (contiguous && !mask && !by_rows(n)) {
       V whole = c_.load(c_.type(num, lanes_ * n), lane_address(m, at, 0), align);
       for (u32 c = 0; c < n; ++c) {
         std::vector<int> take(lanes_);
@@ -104,39 +204,41 @@ Val Lowering::load_part(const Memory& m, const Val& index, ir::Type type, u32 al
         result[c] = c_.shuffle(whole, whole, take);
       }
     } else {
-      // Narrow elements have no masked access: where all lanes run, they are one vector.
-      V whole_value = nullptr;
-      Block from = nullptr, done = nullptr;
+      // Narrow elements have no masked access: where all lanes run, they are one vector; at an end, they come one by
+      // one.
+      Block together = nullptr, apart = nullptr, done = nullptr;
+      V whole = nullptr;
       if (contiguous && n == 1) {
-        Block together = c_.block("whole"), apart = c_.block("by_lane");
-        done = c_.block("loaded");
-        V ptr = lane_address(m, at, 0);
+        together = c_.block("whole"), apart = c_.block("by_lane"), done = c_.block("loaded");
+        V ptr = lane_address(m, at, 0), kept = c_.alloca_array(c_.type(num, lanes_), 1, 64);
         c_.br(every_lane(mask), together, apart);
         c_.set(together);
-        whole_value = c_.load(c_.type(num, lanes_), ptr, align);
+        whole = c_.load(c_.type(num, lanes_), ptr, align);
         c_.br(done);
-        from = together;
         c_.set(apart);
-      }
-      for (u32 c = 0; c < n; ++c) result[c] = mask ? otherwise(c) : c_.poison(c_.type(num, lanes_));
-      for (u32 l = 0; l < lanes_; ++l) {
-        V ptr = lane_address(m, at, l), on = nullptr;
-        if (mask) on = c_.extract(mask, l), ptr = c_.select(on, ptr, dummy());
-        V whole = c_.load(group_type, ptr, align);
-        for (u32 c = 0; c < n; ++c) {
-          V x = pick(whole, c);
-          if (mask) x = c_.select(on, x, c_.extract(result[c], l));
-          result[c] = c_.insert(result[c], x, l);
-        }
-      }
-      if (done) {
-        Block last = c_.here();
+        c_.store(otherwise(0), kept, 64);
+        each_bit(c_.mask_bits(mask), [&](V lane) {
+          V offset = c_.bin(Bin::mul, lane, c_.i64(size));
+          c_.store(c_.load(scalar_type, c_.gep(ptr, offset), align), c_.gep(kept, offset), size);
+        });
+        V ones = c_.load(c_.type(num, lanes_), kept, 64);
+        apart = c_.here();
         c_.br(done);
         c_.set(done);
-        V either = c_.phi(c_.type(num, lanes_));
-        c_.incoming(either, whole_value, from);
-        c_.incoming(either, result[0], last);
-        result[0] = either;
+        result[0] = c_.phi(c_.type(num, lanes_));
+        c_.incoming(result[0], whole, together);
+        c_.incoming(result[0], ones, apart);
+      } else {
+        // Lanes that do not run read what lies at dummy(): nobody looks at their values.
+        std::vector<V> rows;
+        for (V ptr : lane_addresses(m, at, mask)) rows.push_back(c_.load(group_type, ptr, align));
+        if (n > 1) result = rows_to_packets(rows, n, size);
+        if (n == 1 || result.empty()) {
+          result.assign(n, c_.poison(c_.type(num, lanes_)));
+          for (u32 l = 0; l < lanes_; ++l)
+            for (u32 c = 0; c < n; ++c) result[c] = c_.insert(result[c], pick(rows[l], c), l);
+        }
+        for (u32 c = 0; c < n && mask && other; ++c) result[c] = c_.select(mask, result[c], otherwise(c));
       }
     }
     for (u32 c = 0; c < n; ++c) out.at(c, p) = {loaded(result[c], m.elem), nullptr};
@@ -192,7 +294,7 @@ void Lowering::store_part(const Memory& m, const Val& index, const Val& value, i
       c_.set(done);
     } else if (contiguous && n == 1 && size >= 4 && c_.target().sse41) {
       c_.masked_store(stored(vector(value.at(0, p), m.elem)), lane_address(m, at, 0), align, mask);
-    } else if (contiguous && !mask) {
+    } else if (contiguous && !mask && !by_rows(n)) {
       // Interleaves the components: lane by lane they follow each other in memory.
       V whole = stored(vector(value.at(0, p), m.elem));
       for (u32 c = 1; c < n; ++c) {
@@ -208,27 +310,36 @@ void Lowering::store_part(const Memory& m, const Val& index, const Val& value, i
         for (u32 c = 0; c < n; ++c) order[l * n + c] = static_cast<int>(c * lanes_ + l);
       c_.store(c_.shuffle(whole, whole, order), lane_address(m, at, 0), align);
     } else {
-      std::vector<V> parts(n);
-      for (u32 c = 0; c < n; ++c) parts[c] = stored(plain(value.at(c, p), m.elem));
-      Block done = nullptr;
-      if (contiguous && n == 1 && mask) {
-        Block together = c_.block("whole"), apart = c_.block("by_lane");
-        done = c_.block("stored");
+      if (contiguous && n == 1) {
+        Block together = c_.block("whole"), apart = c_.block("by_lane"), done = c_.block("stored");
         V packet = stored(vector(value.at(0, p), m.elem)), ptr = lane_address(m, at, 0);
+        V kept = c_.alloca_array(c_.type(num, lanes_), 1, 64);
         c_.br(every_lane(mask), together, apart);
         c_.set(together);
         c_.store(packet, ptr, align);
         c_.br(done);
         c_.set(apart);
-      }
-      for (u32 l = 0; l < lanes_; ++l) {
-        V ptr = lane_address(m, at, l);
-        if (mask) ptr = c_.select(c_.extract(mask, l), ptr, dummy());
-        c_.store(joined([&](u32 c) { return c_.lanes(parts[c]) ? c_.extract(parts[c], l) : parts[c]; }), ptr, align);
-      }
-      if (done) {
+        c_.store(packet, kept, 64);
+        each_bit(c_.mask_bits(mask), [&](V lane) {
+          V offset = c_.bin(Bin::mul, lane, c_.i64(size));
+          c_.store(c_.load(c_.type(num), c_.gep(kept, offset), size), c_.gep(ptr, offset), align);
+        });
         c_.br(done);
         c_.set(done);
+        continue;
+      }
+      std::vector<V> parts(n), rows;
+      bool varies = false;
+      for (u32 c = 0; c < n; ++c) parts[c] = stored(plain(value.at(c, p), m.elem)), varies |= c_.lanes(parts[c]) != 0;
+      if (n > 1 && varies) {
+        std::vector<V> packets = parts;
+        for (V& x : packets) x = c_.lanes(x) ? x : c_.splat(x, lanes_);
+        rows = packets_to_rows(packets, size);
+      }
+      const auto pointers = lane_addresses(m, at, mask);
+      for (u32 l = 0; l < lanes_; ++l) {
+        const auto lane = [&](u32 c) { return c_.lanes(parts[c]) ? c_.extract(parts[c], l) : parts[c]; };
+        c_.store(rows.empty() ? joined(lane) : rows[l], pointers[l], align);
       }
     }
   }

@@ -166,6 +166,38 @@ bool Lowering::starts_aligned(OpId id, int depth) const {
   }
 }
 
+bool Lowering::counts_lanes(OpId id, int depth) const {
+  const auto& op = k_.op(id);
+  const u64 span = u64{chunk_->width} * lanes_;
+  if (depth > 12 || !op.type.is_index() || chunk_->leader) return false;
+  const auto even = [&](OpId o) {
+    const u64 m = multiple_of(o);
+    return m != 0 && m % span == 0 && uniformity_.uniform(o, ir::Scope::simdgroup);
+  };
+  const auto operand = [&](u32 i) { return counts_lanes(k_.operand(id, i), depth + 1); };
+  i64 c = 0;
+  switch (op.code) {
+    case Opcode::ThreadId:  // chunks start at a multiple of their lanes
+    case Opcode::LaneId:
+      return true;
+    case Opcode::GridThreadId:
+      return count_ % span == 0;
+    case Opcode::ThreadPos:
+      return op.imm == 0 && threads_.x % span == 0;
+    case Opcode::Add:
+      return (operand(0) && even(k_.operand(id, 1))) || (even(k_.operand(id, 0)) && operand(1));
+    case Opcode::Rem:
+      return ir::const_index(k_, k_.operand(id, 1), c) && c > 0 && static_cast<u64>(c) % span == 0 && operand(0);
+    case Opcode::Arg: {
+      const auto parent = k_.region(op.region).parent;
+      return parent != ir::none && k_.op(parent).code == Opcode::For && k_.region(op.region).args[0] == id &&
+             even(k_.operand(parent, 2)) && counts_lanes(k_.operand(parent, 0), depth + 1);
+    }
+    default:
+      return false;
+  }
+}
+
 // Lanes that count up by one from an aligned start share the quotient by a multiple of the lanes; the remainders count
 // up as the lanes do.
 Part Lowering::split_index(OpId id, const Part& a, bool& done) {

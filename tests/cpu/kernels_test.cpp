@@ -157,6 +157,147 @@ TEST(Control, MachineIntegerLoopsDoNotOverflow) {
   }
 }
 
+/// A chain of ops long enough to be done packet by packet, from %a and %b to the name returned.
+std::string chain(std::string& text, const std::string& name, const std::string& a, const std::string& b, u32 length) {
+  std::string last = a;
+  for (u32 i = 0; i < length; ++i) {
+    const std::string next = fmt::format("%{}{}", name, i);
+    if (i % 3 == 0) text += fmt::format("    {} = fma {}, 0.75:f32, {} : f32\n", next, last, b);
+    if (i % 3 == 1) text += fmt::format("    {} = max {}, {} : f32\n", next, last, a);
+    if (i % 3 == 2) text += fmt::format("    {} = sub {}, 0.5:f32 : f32\n", next, last);
+    last = next;
+  }
+  return last;
+}
+
+// Runs beside simdgroup ops, in loops of equal and of unequal trips, under masks, with stores, and values that enter
+// and leave them: uniform, counted, bools and floats.
+std::string long_runs(const char* start, const char* end, u32 length) {
+  std::string text =
+      fmt::format(R"(kernel @k(%x: in f32, %u: in u32, %y: out f32, %z: out f16, %v: out u32) threadgroup exact {{
+  %i = grid_thread_id : index
+  %l = lane_id : index
+  %g = group_id<x> : index
+  %start = {}
+  %q = load %u[%i] : u32
+  %mine = load %x[%i] : f32
+  %sum, %top = for %j = %start to {} step 32 carry(%acc = 0.0:f32, %most = %mine) : f32, f32 {{
+    %s = load %x[%g] : f32
+    %k = load %u[%j] : u32
+    %at = cast %k : index
+    %a = load %x[%at] : f32
+    %b = load %x[%j] : f32
+    %c = add %b, %s : f32
+)",
+                  start, end);
+  const auto last = chain(text, "m", "%a", "%c", length);
+  text += fmt::format(R"(    %n = add %acc, {0} : f32
+    %better = gt {0}, %most : bool
+    %p = select %better, {0}, %most : f32
+    yield %n, %p
+  }}
+  %all = simd.reduce<sum> %sum : f32
+  %odd = and %q, 1:u32 : u32
+  %o = eq %odd, 1:u32 : bool
+  %r = if %o : f32 {{
+    %at2 = cast %q : index
+    %d = load %x[%at2] : f32
+)",
+                      last);
+  const auto inner = chain(text, "n", "%d", "%top", length);
+  text += fmt::format(R"(    store %v[%at2], %q
+    yield {}
+  }} else {{
+    yield %top
+  }}
+  %o2 = simd.any %o : bool
+  %t = select %o2, %r, %all : f32
+  %w = add %t, %all : f32
+  store %y[%i], %w
+  %h = cast %r : f16
+  store %z[%i], %h
+}}
+)",
+                      inner);
+  return text;
+}
+
+TEST(Runs, LongOnesGoPacketByPacketWithTheSameBits) {
+  for (const char* start : {"add %l, 0 : index", "add %l, 32 : index", "add %l, 3 : index"})
+    for (const char* end : {"96", "101"})
+      for (const u32 length : {6u, 240u}) {
+        SCOPED_TRACE(fmt::format("from {} to {}, {} ops", start, end, length));
+        std::vector<u32> targets_of(256);
+        for (u32 i = 0; i < 256; ++i) targets_of[i] = (i * 37 + 11) % 256;  // each once: no two lanes store to one
+        compare(long_runs(start, end, length), {{2, 1, 1}, {64, 1, 1}, 0},
+                {buffer(floats(256)), buffer(targets_of), zeros<f32>(128), zeros<u16>(128), zeros<u32>(256)});
+        if (HasFailure()) return;
+      }
+}
+
+TEST(Runs, LongOnesAreWrittenOnceForTheSimdgroup) {
+  const auto instructions = [&](u32 length) {
+    const ir::Kernel k = ir::parse(long_runs("add %l, 0 : index", "96", length));
+    return compile(k, {64, 1, 1}, host_target(), {.use_disk = false})->lowered_instructions;
+  };
+  // Twice 600 ops more, of at most six instructions each: unrolled over two to eight packets they would be more.
+  const u64 most = u64{2} * 600 * 6;
+  EXPECT_LT(instructions(900) - instructions(300), most);
+}
+
+// Vectors of elements a lane: neighbours, strided and scattered, with and without a mask.
+TEST(Memory, VectorsOfEveryShapeAreMovedWhole) {
+  struct Shape {
+    DType elem;
+    u32 n;
+  };
+  for (const auto& [elem, n] : {Shape{DType::f32, 2},
+                                {DType::f32, 4},
+                                {DType::f32, 8},
+                                {DType::f16, 2},
+                                {DType::f16, 4},
+                                {DType::f16, 8},
+                                {DType::u8, 4},
+                                {DType::u8, 8},
+                                {DType::f64, 2},
+                                {DType::u64, 2},
+                                {DType::u64, 4},
+                                {DType::u32, 4}})
+    for (const char* place : {"mul %i, N", "mul %k, N"})
+      for (const u32 below : {0u, 17u}) {
+        const std::string type = fmt::format("{}x{}", dtype_name(elem), n), one(dtype_name(elem));
+        std::string at(place);
+        at.replace(at.find('N'), 1, std::to_string(n));
+        std::string text = fmt::format(
+            R"(kernel @k(%x: in {0}, %u: in u32, %y: out {0}, %z: out {0}) threadgroup exact {{
+  %i = grid_thread_id : index
+  %w = load %u[%i] : u32
+  %k = cast %w : index
+  %at = {2} : index
+  %away = mul %i, {3} : index
+  %c = {4}
+  if %c {{
+    %v = load %x[%at] : {1}
+)",
+            one, type, at, n, below ? fmt::format("lt %w, {}:u32 : bool", below) : std::string("ge %w, 0:u32 : bool"));
+        std::string parts;
+        for (u32 i = 0; i < n; ++i) {
+          text += fmt::format("    %e{0} = vec.extract<{1}> %v : {2}\n", i, n - 1 - i, one);
+          parts += fmt::format("{}%e{}", i ? ", " : "", i);
+        }
+        text += fmt::format("    %r = vec.make {0} : {1}\n    store %y[%at], %r\n    store %z[%away], %v\n  }}\n}}\n",
+                            parts, type);
+        SCOPED_TRACE(text);
+        std::vector<u32> order(64);
+        for (u32 i = 0; i < 64; ++i) order[i] = (i * 37 + 11) % 64;
+        const std::size_t bytes = std::size_t{64} * n * dtype_size(elem);
+        std::vector<u8> data(bytes);
+        for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<u8>(i * 7 % 53 + 1);
+        compare(text, {{1, 1, 1}, {64, 1, 1}, 0}, {buffer(data), buffer(order), zeros<u8>(bytes), zeros<u8>(bytes)});
+        if (HasFailure()) return;
+      }
+}
+
 TEST(Groups, StridedReductionsWithBarriers) {
   for (const u32 threads : {32u, 64u, 96u, 256u, 1024u})
     for (const u32 n : {1u, 33u, 700u, 2048u}) {
