@@ -11,28 +11,44 @@ set(IRON_HEAVY_FOLDERS capi cli compile_fail cpu cuda emit fuzz kernels math mod
 # What the sanitizer legs build and run (ctest label `unit`).
 add_custom_target(iron_unit_tests)
 
-function(_iron_label test)
+function(_iron_label test)  # _iron_label(ENTRY [TARGET])
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   set(labels ${folder})
   if(NOT folder IN_LIST IRON_HEAVY_FOLDERS)
     list(APPEND labels unit)
-    if(TARGET ${test})
-      add_dependencies(iron_unit_tests ${test})
-    endif()
+    foreach(target ${test} ${ARGN})
+      if(TARGET ${target})
+        add_dependencies(iron_unit_tests ${target})
+      endif()
+    endforeach()
   endif()
   set_property(TEST ${test} APPEND PROPERTY LABELS ${labels})
 endfunction()
 
-# iron_test(name SOURCES x.cpp DEPENDS iron_ir): one GoogleTest program, one ctest entry.
+# iron_test(name SOURCES x.cpp DEPENDS iron_ir [SHARDS n]): one GoogleTest program, one ctest entry; or n of them, which
+# share its cases, so that a long program uses every core and resumes where it was cut off.
 function(iron_test name)
-  cmake_parse_arguments(T "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(T "" "SHARDS" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE iron_options ${T_DEPENDS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE IRON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})  # messages quote sources by their path in the project
-  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_OUTPUT=xml:${IRON_RESULTS_DIR}/${name}.xml")
-  _iron_label(${name})
+  if(NOT T_SHARDS)
+    set(T_SHARDS 1)
+  endif()
+  foreach(shard RANGE 1 ${T_SHARDS})
+    set(entry ${name})
+    if(T_SHARDS GREATER 1)
+      set(entry ${name}_${shard}_of_${T_SHARDS})
+    endif()
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${entry} COMMAND ${name})
+    set_tests_properties(${entry} PROPERTIES WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})  # messages quote sources by their path in the project
+    set_property(TEST ${entry} APPEND PROPERTY ENVIRONMENT "GTEST_OUTPUT=xml:${IRON_RESULTS_DIR}/${entry}.xml")
+    if(T_SHARDS GREATER 1)
+      set_property(TEST ${entry} APPEND PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=${T_SHARDS} GTEST_SHARD_INDEX=${index})
+    endif()
+    _iron_label(${entry} ${name})
+  endforeach()
 endfunction()
 
 # iron_check(name [RESULT xml|json] COMMAND ...): a script or tool as one ctest entry. It finds in IRON_RESULT_FILE where

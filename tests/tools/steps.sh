@@ -31,6 +31,17 @@ kept() {
   printf '[%s] %-24s %-7s\n' "$(clock)" "$2" kept
 }
 
+log_of() { printf '%s/logs/%s.log' "$steps_dir" "${1//[^A-Za-z0-9_.-]/-}"; }  # log_of STEP
+
+# entries_passed NAME: the ctest entries that passed in that step of the runs that are resumed, one a line.
+entries_passed() {
+  local all
+  all=$steps_dir/passed-${1//[^A-Za-z0-9_.-]/-}
+  [[ -z $steps_before || ! -f $(log_of "$1") ]] ||
+    sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: \([^ ]*\) \.*  *Passed .*/\1/p' "$(log_of "$1")" >>"$all"
+  cat "$all" 2>/dev/null || true
+}
+
 record() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$steps_file"; }  # record KIND NAME STATUS SECONDS RESULTS
 
 clock() { printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
@@ -64,7 +75,8 @@ step() {
     shift
   fi
   shift
-  local log=$steps_dir/logs/${name//[^A-Za-z0-9_.-]/-}.log code=0 from to seconds label status note=""
+  local log code=0 from to seconds label status note=""
+  log=$(log_of "$name")
   label=$(printf '[%s] %-24s' "$(clock)" "$name")
   from=$(date +%s%N)
   set -m  # a process group of its own, so that an interrupted run leaves no compiler behind

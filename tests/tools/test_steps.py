@@ -44,6 +44,20 @@ class Resume(unittest.TestCase):
                        cwd=self.folder, check=True)
         self.assertEqual(self.run_steps("exit 0", "resume")[0], ["one", "two"])
 
+    def test_entries_of_a_leg_that_was_cut_off_are_kept(self):
+        """Those that ctest called passed, of this run and of those before it; never one that failed or had begun."""
+        lines = ["      Start  4: fuzz_test_2_of_8", " 1/51 Test  #3: fuzz_test_1_of_8 ........   Passed   12.30 sec",
+                 "12/51 Test #14: cli ....................***Failed    1.00 sec", "13/51 Test #15: tools ...***Skipped   0.1 sec"]
+        script = (f'python=python3; source "{STEPS}"; steps_init steps "$1"; entries_passed "tests dev"; '
+                  'printf "%s\n" "$2" >"$(log_of "tests dev")"; echo "build x" >>"$steps_file"')
+        seen = []
+        for resume, log in (("", "\n".join(lines)), ("resume", "2/2 Test #4: emit ...   Passed    0.10 sec"),
+                            ("resume", ""), ("", "")):
+            done = subprocess.run(["bash", "-c", script, "bash", resume, log], cwd=self.folder, check=True,
+                                  capture_output=True, text=True)
+            seen.append(done.stdout.split())
+        self.assertEqual(seen, [[], ["fuzz_test_1_of_8"], ["fuzz_test_1_of_8", "emit"], []])
+
 
 if __name__ == "__main__":
     unittest.main()
