@@ -12,15 +12,19 @@
 namespace iron::runtime {
 
 namespace {
+// The interpreter and the CPU have no approximate instructions.
+bool keeps_fast(std::string_view backend) { return backend != "interpreter" && backend != "cpu"; }
+}  // namespace
 
-std::shared_ptr<const Compiled> run(const std::shared_ptr<const ir::Kernel>& recorded, bool keep_fast) {
+std::shared_ptr<const Compiled> compile_anew(std::string_view backend,
+                                             const std::shared_ptr<const ir::Kernel>& recorded) {
   auto c = std::make_shared<Compiled>();
   c->recorded = recorded;
   auto k = std::make_shared<ir::Kernel>(*recorded);
   passes::PassOptions options;
   options.verify = true;
   passes::run_pipeline(*k, options);
-  if (!keep_fast) passes::expand_fast(*k);
+  if (!keeps_fast(backend)) passes::expand_fast(*k);
   if (passes::expand_math(*k) > 0) {  // two expansions of one argument share their reduction
     static const std::vector<std::string> clean{"const_fold", "algebraic_simplify", "cse", "dead_store_elim"};
     passes::run_passes(*k, clean, options);
@@ -34,20 +38,16 @@ std::shared_ptr<const Compiled> run(const std::shared_ptr<const ir::Kernel>& rec
   return c;
 }
 
-}  // namespace
-
 std::shared_ptr<const Compiled> compile_for(std::string_view backend,
                                             const std::shared_ptr<const ir::Kernel>& recorded) {
-  // The interpreter and the CPU have no approximate instructions.
-  const bool keep_fast = backend != "interpreter" && backend != "cpu";
   static std::mutex mutex;
   static std::map<std::pair<std::string, bool>, std::shared_ptr<const Compiled>> known;
-  const auto key = std::pair(ir::identity(*recorded), keep_fast);
+  const auto key = std::pair(ir::identity(*recorded), keeps_fast(backend));
   {
     const std::lock_guard lock(mutex);
     if (const auto it = known.find(key); it != known.end()) return it->second;
   }
-  auto made = run(recorded, keep_fast);
+  auto made = compile_anew(backend, recorded);
   const std::lock_guard lock(mutex);
   return known.emplace(key, std::move(made)).first->second;
 }

@@ -21,4 +21,8 @@ struct Compiled {
 std::shared_ptr<const Compiled> compile_for(std::string_view backend,
                                             const std::shared_ptr<const ir::Kernel>& recorded);
 
+/// The same, as often as it is called: what a first use costs.
+std::shared_ptr<const Compiled> compile_anew(std::string_view backend,
+                                             const std::shared_ptr<const ir::Kernel>& recorded);
+
 }  // namespace iron::runtime
