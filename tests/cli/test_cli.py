@@ -253,7 +253,12 @@ class Builds(Case):
 
     def test_time_passes(self):
         rows = self.lines("build", "rms_norm_wide_f32", "--time-passes", "--json")
-        self.assertEqual([r["pass"] for r in rows], PASSES)
+        self.assertEqual([r["pass"] for r in rows[:-1]], PASSES)
+        one = rows[-1]  # of single kernels, recording included
+        self.assertEqual((one["kernels"], one["largest"]), (1, KERNEL + "_f32"))
+        self.assertGreater(one["recording_us"], 0)
+        self.assertAlmostEqual(one["largest_us"], one["recording_us"] + sum(r["time_us"] for r in rows[:-1]), delta=0.1)
+        self.assertIn("recording and passes of one kernel: median", self.ok("build", "rms_norm_wide_f32", "--time-passes"))
 
 
 class Inspections(Case):
