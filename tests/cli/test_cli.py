@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 IRON = os.environ["IRON_UNDER_TEST"]
-COMMANDS = ["device", "test", "bench", "build", "inspect", "tune", "opt", "bisect", "replay", "completions"]
+COMMANDS = ["device", "test", "bench", "build", "inspect", "tune", "opt", "bisect", "replay", "lint", "completions"]
 KERNEL = "iron_rms_norm_wide"
 PASSES = ["kernel_inline", "type_check", "const_fold", "algebraic_simplify", "copy_prop", "cse", "licm", "if_conversion",
           "value_sink", "fusion", "fma_fusion", "unroll", "schedule", "vectorize", "dead_store_elim"]
@@ -253,7 +253,12 @@ class Builds(Case):
 
     def test_time_passes(self):
         rows = self.lines("build", "rms_norm_wide_f32", "--time-passes", "--json")
-        self.assertEqual([r["pass"] for r in rows], PASSES)
+        self.assertEqual([r["pass"] for r in rows[:-1]], PASSES)
+        one = rows[-1]  # of single kernels, recording included
+        self.assertEqual((one["kernels"], one["largest"]), (1, KERNEL + "_f32"))
+        self.assertGreater(one["recording_us"], 0)
+        self.assertAlmostEqual(one["largest_us"], one["recording_us"] + sum(r["time_us"] for r in rows[:-1]), delta=0.1)
+        self.assertIn("recording and passes of one kernel: median", self.ok("build", "rms_norm_wide_f32", "--time-passes"))
 
 
 class Inspections(Case):
@@ -321,6 +326,34 @@ class Inspections(Case):
         rows = self.lines("bisect", "rms_norm_wide_f16", "--json")
         self.assertTrue(rows)
         self.assertTrue(all(r["ok"] for r in rows))
+
+
+class Lints(Case):
+    KERNEL = "struct K {\n  void operator()() const {\n    for (auto i : range(4)) {\n      if (i_am_host) continue;\n    }\n  }\n};\n"
+
+    def test_a_finding_reads_like_a_compilers(self):
+        file = self.path / "kernel.cpp"
+        file.write_text(self.KERNEL, encoding="utf-8")
+        done = self.fails(1, ["error[D28]", f"{file}:4:22", "if_(condition)"], "lint", file)
+        self.assertIn("1 kernels in 1 files, 1 findings", done.stdout)
+        done = self.iron("lint", self.path, "--json")
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual((done.returncode, rows[0]["line"], rows[0]["code"], rows[-1]["ok"]), (1, 4, "D28", False))
+        file.unlink()
+
+    def test_wrong_files(self):
+        self.fails(2, "FILE", "lint")
+        self.fails(1, "does not exist", "lint", self.path / "none.cpp")
+        empty = self.path / "empty.cpp"
+        empty.write_text("int main() {}\n", encoding="utf-8")
+        self.fails(1, "no kernel is in 1 files", "lint", empty)
+        empty.unlink()
+
+    def test_the_library_is_clean(self):
+        root = Path(__file__).resolve().parents[2]
+        rows = self.lines("lint", root / "kernels", root / "examples", "--json")
+        self.assertGreater(rows[-1]["kernels"], 100)
+        self.fails(1, ["'while'", "D28_host_loop_on_a_device_value.cpp:18:5"], "lint", root / "tests" / "compile_fail")
 
 
 class Replays(Case):

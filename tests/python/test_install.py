@@ -1,4 +1,4 @@
-"""The wheel: built by pip without a network, complete, and usable from another folder without the build tree."""
+"""The wheel of `pip install ./python`: built by pip without a network, complete, usable from another folder without the build tree."""
 
 import os
 import shutil

@@ -8,7 +8,10 @@
   ```cpp test compile      compiled and linked only
   ```c test      a whole program in C11 against the installed libiron.so, run as above
   ```python test run with the Python that has numpy; the package is the tree's, the library the build's
+  ```sh test help  commands that no test can run: each exists, and its --help knows every option that the block uses
+  ```LANGUAGE elsewhere FILE   run by that file of the tree, which must hold the block's first line
 
+Outside the records (docs/benchmarks, docs/evidence) a code block without such a tag is a failure.
 A cpp block without main() is given one that does nothing, so that a kernel alone can be shown.
 """
 
@@ -16,6 +19,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -24,6 +28,7 @@ from pathlib import Path
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^`]*)$")
 SECONDS = 300
+RECORDS = ("benchmarks", "evidence")  # what was measured once, with the commands of that day
 
 
 @dataclass
@@ -39,7 +44,12 @@ class Block:
 
     @property
     def tested(self):
-        return len(self.words) > 1 and self.words[1] == "test"
+        return len(self.words) > 1 and self.words[1] in ("test", "elsewhere")
+
+    @property
+    def code(self):
+        """Whether a reader would take it for something to run: all but output (text) and records (json)."""
+        return self.words[:1] not in (["text"], ["json"])
 
 
 def blocks_of(file, text):
@@ -68,6 +78,11 @@ def cases_of(blocks):
             yield block, following.text if following and following.words == ["text"] else None
 
 
+def untested(blocks):
+    """The code blocks that nothing compiles or runs."""
+    return [block.name for block in blocks if block.code and not block.tested]
+
+
 def mismatch(expected, output):
     """The first expected line that `output` does not have in its place, or None."""
     lines, position, gap = output.splitlines(), 0, False
@@ -90,6 +105,11 @@ def sh_command(block, folder):
     script = folder / "example.sh"
     script.write_text("set -euo pipefail\n" + block.text, encoding="utf-8")
     return ["bash", str(script)]
+
+
+def command_lines(text):
+    """The words of each command, without comments."""
+    return [words for words in (shlex.split(line, comments=True) for line in text.splitlines()) if words]
 
 
 CONSUMERS = {
@@ -143,8 +163,42 @@ class Examples:
                 return None, done.stdout
         return folder / "build" / "example", ""
 
+    def environment(self):
+        path = os.pathsep.join([str(self.build / "tools" / "iron"), str(self.build / "examples" / "generate"), os.environ["PATH"]])
+        return {**os.environ, "PATH": path, "NO_COLOR": "1", "PYTHONPATH": str(self.root / "python"),
+                "IRON_LIBRARY": str(self.build / "src/capi/libiron.so")}
+
+    def known_by_help(self, block):
+        """What the --help of the block's commands does not know, or None. A word behind the program may be a subcommand."""
+        for words in command_lines(block.text):
+            options = [word.split("=")[0] for word in words[1:] if word.startswith("-")]
+            subcommand = words[1:2] if words[1:] and not words[1].startswith("-") else []
+            done = self.run([words[0], *subcommand, "--help"], self.root, self.environment())
+            if done.returncode:
+                return f"'{' '.join([words[0], *subcommand])} --help' ends with {done.returncode}:\n{done.stdout}"
+            for option in options:
+                if not re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", done.stdout):
+                    return f"the help of '{words[0]}' does not know {option}"
+        return None
+
+    def found_elsewhere(self, block):
+        if len(block.words) != 3:
+            return "say where: LANGUAGE elsewhere FILE"
+        file = self.root / block.words[2]
+        first = block.text.splitlines()[0].split("#")[0].strip()
+        if not file.is_file() or first not in file.read_text(encoding="utf-8"):
+            return f"{block.words[2]} does not hold the line: {first}"
+        return None
+
     def check(self, block, expected):
         """What is wrong with one example, or None."""
+        if block.words[1] == "elsewhere":
+            return self.found_elsewhere(block)
+        if block.words == ["sh", "test", "help"]:
+            try:
+                return self.known_by_help(block)
+            except OSError as error:
+                return str(error)
         with tempfile.TemporaryDirectory(dir=self.keep) as name:
             folder = Path(name)
             if block.words[0] == "sh":
@@ -163,10 +217,8 @@ class Examples:
                 return f"'{block.words[0]} test' is not known: use sh, python, c or cpp"
             work = folder / "work"
             work.mkdir()
-            path = os.pathsep.join([str(self.build / "tools" / "iron"), str(self.build / "examples" / "generate"), os.environ["PATH"]])
             try:
-                done = self.run(command, work, {**os.environ, "PATH": path, "NO_COLOR": "1", "PYTHONPATH": str(self.root / "python"),
-                                                "IRON_LIBRARY": str(self.build / "src/capi/libiron.so")})
+                done = self.run(command, work, self.environment())
             except subprocess.TimeoutExpired:
                 return f"still ran after {SECONDS} seconds"
         if done.returncode:
@@ -184,13 +236,18 @@ def main():
     options = parser.parse_args()
     root = options.root.resolve()
     documents = [path for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))] if path.is_file()]
-    cases = []
+    cases, failures = [], []
     for path in documents:
-        cases += cases_of(blocks_of(str(path.relative_to(root)), path.read_text(encoding="utf-8")))
+        blocks = blocks_of(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
+        cases += cases_of(blocks)
+        if path.parent.name not in RECORDS:
+            failures += untested(blocks)
     if options.list:
         print("\n".join(f"{block.name} {' '.join(block.words)}" for block, _ in cases))
         return 0
-    passed, failures = 0, []
+    for name in failures:
+        print(f"{name}: nothing compiles or runs this block: tag it (see {Path(__file__).name})")
+    passed = 0
     with tempfile.TemporaryDirectory(prefix="iron-docs-") as keep:
         examples = Examples(options.build.resolve(), Path(keep), root)
         for block, expected in cases:

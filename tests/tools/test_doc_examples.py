@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parent))
-from doc_examples import Block, Examples, blocks_of, cases_of, mismatch  # noqa: E402
+from doc_examples import Block, Examples, blocks_of, cases_of, mismatch, untested  # noqa: E402
 
 DOCUMENT = """# Title
 ```sh test
@@ -36,6 +36,9 @@ class Blocks(unittest.TestCase):
         cases = [(block.line, block.words, block.text, expected) for block, expected in cases_of(blocks_of("d.md", DOCUMENT))]
         self.assertEqual(cases, [(2, ["sh", "test"], "echo hello\n", "hello\n"),
                                  (13, ["cpp", "test", "compile"], "int f();\n", None)])
+
+    def test_code_that_nothing_runs_is_named(self):
+        self.assertEqual(untested(blocks_of("d.md", DOCUMENT)), ["d.md:9", "d.md:16"])
 
     def test_an_open_block_is_named(self):
         with self.assertRaisesRegex(ValueError, "d.md:1: .*never closed"):
@@ -67,6 +70,34 @@ class Shell(unittest.TestCase):
         self.assertIn("exit code 1", self.check("false\ntrue\n"))
         self.assertIn("expected this line: bye", self.check("echo hello\n", "bye\n"))
         self.assertIn("use sh, python, c or cpp", self.check("x\n", words=("ruby", "test")))
+
+
+class Help(unittest.TestCase):
+    def check(self, text):
+        with TemporaryDirectory() as keep:
+            program = Path(keep) / "tool"
+            program.write_text("#!/bin/sh\n[ $# = 1 ] && echo '  -o, --out FILE' || [ $1 = run ] && echo ' --fast '\n", encoding="utf-8")
+            program.chmod(0o755)
+            return Examples(Path(keep), Path(keep), Path(keep)).check(Block("d.md", 1, ["sh", "test", "help"], text), None)
+
+    def test_known(self):
+        self.assertIsNone(self.check("./tool --out x -o y  # --nonsense\n\n./tool run --fast\n"))
+
+    def test_unknown(self):
+        self.assertIn("does not know --ou", self.check("./tool --ou x\n"))
+        self.assertIn("ends with", self.check("./tool walk\n"))
+        self.assertIn("missing", self.check("./missing\n"))
+
+
+class Elsewhere(unittest.TestCase):
+    def test_the_file_must_hold_it(self):
+        with TemporaryDirectory() as keep:
+            (Path(keep) / "t.cmake").write_text("run(a b)\n", encoding="utf-8")
+            check = Examples(Path(keep), Path(keep), Path(keep)).check
+            self.assertIsNone(check(Block("d.md", 1, ["cmake", "elsewhere", "t.cmake"], "run(a b)  # why\n"), None))
+            self.assertIn("does not hold", check(Block("d.md", 1, ["cmake", "elsewhere", "t.cmake"], "run(c)\n"), None))
+            self.assertIn("does not hold", check(Block("d.md", 1, ["cmake", "elsewhere", "gone"], "run(c)\n"), None))
+            self.assertIn("say where", check(Block("d.md", 1, ["cmake", "elsewhere"], "run(c)\n"), None))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ void add_tune(CLI::App& app, const Globals& globals, Action& action);
 void add_opt(CLI::App& app, const Globals& globals, Action& action);
 void add_bisect(CLI::App& app, const Globals& globals, Action& action);
 void add_replay(CLI::App& app, const Globals& globals, Action& action);
+void add_lint(CLI::App& app, const Globals& globals, Action& action);
 void add_completions(CLI::App& app, const Globals& globals, Action& action);
 
 /// A subcommand with its examples below the options.

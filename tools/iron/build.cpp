@@ -1,5 +1,6 @@
 // `iron build`: does every kernel compile, for which text, and with what identity.
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 
@@ -40,20 +41,26 @@ double median(std::vector<double> v) {
   return n == 0 ? 0 : n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
 }
 
-// The median of 25 runs after 5 warm-ups, summed over the kernels.
+// Recording and each pass: the median of 25 runs after 5 warm-ups, summed over the kernels; then single kernels (K1).
 int time_passes(const Globals& globals, const std::vector<const KernelEntry*>& entries) {
   constexpr int warmups = 5, runs = 25;
   struct Sum {
     double us = 0;
     u64 before = 0, after = 0, changed = 0;
   };
+  using Clock = std::chrono::steady_clock;
   std::map<std::string, Sum> sums;
+  double recording = 0;
+  std::vector<std::pair<double, const KernelEntry*>> kernels;  // recording and passes of one
   Progress progress(entries.size(), !globals.json && !globals.quiet);
   for (const auto* e : entries) {
     progress.show(e->full_name());
-    const auto recorded = e->record(false);
     std::map<std::string, std::vector<double>> times;
+    std::vector<double> records;
     for (int i = 0; i < warmups + runs; ++i) {
+      const auto start = Clock::now();
+      const auto recorded = e->record(false);
+      if (i >= warmups) records.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
       auto k = *recorded;
       passes::PassOptions options;
       options.verify = false;
@@ -63,7 +70,13 @@ int time_passes(const Globals& globals, const std::vector<const KernelEntry*>& e
           sums[s.pass].before += s.ops_before, sums[s.pass].after += s.ops_after, sums[s.pass].changed += s.changed;
       }
     }
-    for (const auto& [pass, t] : times) sums[pass].us += median(t);
+    double all = median(records);
+    recording += all;
+    for (const auto& [pass, t] : times) {
+      sums[pass].us += median(t);
+      all += median(t);
+    }
+    kernels.emplace_back(all, e);
     progress.advance();
   }
   progress.clear();
@@ -90,9 +103,28 @@ int time_passes(const Globals& globals, const std::vector<const KernelEntry*>& e
                fmt::format("{}", s.after), fmt::format("{}", s.changed)});
   }
   table.row({"total", fmt::format("{:.1f}", total)});
-  if (!globals.json)
-    fmt::print("{}medians of {} runs after {} warm-ups, summed over {} kernels\n", table.render(), runs, warmups,
-               entries.size());
+  table.row({"recording", fmt::format("{:.1f}", recording)});
+  std::sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto middle = kernels[kernels.size() / 2].first, largest = kernels.back().first;
+  const auto above = std::count_if(kernels.begin(), kernels.end(), [](const auto& k) { return k.first > 5000; });
+  const auto small = std::count_if(kernels.begin(), kernels.end(), [](const auto& k) { return k.first <= 500; });
+  if (globals.json) {
+    fmt::print("{}\n", Json{{"kernels", kernels.size()},
+                            {"recording_us", rounded(recording)},
+                            {"median_us", rounded(middle)},
+                            {"largest_us", rounded(largest)},
+                            {"largest", kernels.back().second->full_name()},
+                            {"up_to_500_us", small},
+                            {"above_5_ms", above}}
+                           .dump());
+    return success;
+  }
+  fmt::print("{}medians of {} runs after {} warm-ups, summed over {} kernels\n", table.render(), runs, warmups,
+             entries.size());
+  fmt::print(
+      "recording and passes of one kernel: median {:.2f} ms, largest {:.2f} ms ({}); {} take 0.5 ms or less, {} more "
+      "than 5 ms\n",
+      middle / 1000, largest / 1000, kernels.back().second->full_name(), small, above);
   return success;
 }
 
@@ -221,7 +253,7 @@ void add_build(CLI::App& app, const Globals& globals, Action& action) {
   sub->add_option("--emit", o->emit, "Which texts to write: " + kinds + "all")->type_name("KIND,...");
   sub->add_option("-o,--out", o->out, "The folder of the texts and of manifest.json")->type_name("DIR");
   sub->add_flag("-n,--names", o->names, "A line a kernel");
-  sub->add_flag("-t,--time-passes", o->time_passes, "Time each pass: 25 runs after 5 warm-ups");
+  sub->add_flag("-t,--time-passes", o->time_passes, "Time recording and each pass: 25 runs after 5 warm-ups");
   sub->add_flag("--identity", o->identity, "Print the identity of each recorded kernel");
   sub->callback([&globals, &action, o] { action = [&globals, o] { return run(globals, *o); }; });
 }

@@ -64,7 +64,7 @@ _iron() {{
 {}  esac
   if [[ -n $command && $current != -* ]]; then
     case $command in
-      opt|replay|tune) COMPREPLY=() ; compopt -o default 2>/dev/null ; return ;;
+      opt|replay|tune|lint) COMPREPLY=() ; compopt -o default 2>/dev/null ; return ;;
       completions) words="bash zsh fish" ;;
       *) words=$(iron build --identity 2>/dev/null | cut -d' ' -f1) ;;
     esac
@@ -93,10 +93,11 @@ std::string zsh(const CLI::App& app) {
     names += fmt::format("    '{}:{}'\n", c->get_name(), escaped(about, ":"));
     std::string pattern = c->get_name();
     for (const auto& a : c->get_aliases()) pattern += "|" + a;
-    const std::string positional = c->get_name() == "completions" ? "'1:shell:(bash zsh fish)'"
-                                   : c->get_name() == "opt" || c->get_name() == "replay" || c->get_name() == "tune"
-                                       ? "'*:file:_files'"
-                                       : "'*:kernel:_iron_kernels'";
+    const std::string positional =
+        c->get_name() == "completions" ? "'1:shell:(bash zsh fish)'"
+        : c->get_name() == "opt" || c->get_name() == "replay" || c->get_name() == "tune" || c->get_name() == "lint"
+            ? "'*:file:_files'"
+            : "'*:kernel:_iron_kernels'";
     cases += fmt::format("    {})\n      _arguments {}{} ;;\n", pattern, positional, arguments(flags_of(*c)));
   }
   return fmt::format(R"zsh(#compdef iron
@@ -143,7 +144,7 @@ std::string fish(const CLI::App& app) {
     flags(*c, here);
     if (c->get_name() == "completions")
       out += fmt::format("complete -c iron -n {} -a 'bash zsh fish'\n", quoted(here));
-    else if (c->get_name() == "opt" || c->get_name() == "replay" || c->get_name() == "tune")
+    else if (c->get_name() == "opt" || c->get_name() == "replay" || c->get_name() == "tune" || c->get_name() == "lint")
       out += fmt::format("complete -c iron -n {} -F\n", quoted(here));
     else
       out += fmt::format("complete -c iron -n {} -a '(iron build --identity 2>/dev/null | cut -d\" \" -f1)'\n",

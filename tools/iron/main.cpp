@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   add_opt(app, globals, action);
   add_bisect(app, globals, action);
   add_replay(app, globals, action);
+  add_lint(app, globals, action);
   add_completions(app, globals, action);
 
   try {
