@@ -23,6 +23,7 @@ const Registry& standard_library() {
     kernels::register_affine(r);
     kernels::register_qmv(r);
     kernels::register_qmv_stream(r);
+    kernels::register_qmv_fixed(r);
     kernels::register_qvm(r);
     kernels::register_qmm_tile(r);
     kernels::register_dequant_gemv(r);

@@ -24,6 +24,7 @@ void register_gemv(Registry& r);
 void register_affine(Registry& r);
 void register_qmv(Registry& r);
 void register_qmv_stream(Registry& r);
+void register_qmv_fixed(Registry& r);
 void register_qvm(Registry& r);
 void register_qmm_tile(Registry& r);
 void register_dequant_gemv(Registry& r);

@@ -79,6 +79,11 @@ void register_attention_tma(Registry& r) {
       few.units = 3;
       return attention<T>(g, {2, 2, 1, 300}, few, true);
     });
+    k.test("heads in sections, the last one smaller", attention_limit, [spec]<class T>(Gen& g) {
+      AttentionTmaSpec few = spec;
+      few.units = 2, few.section_keys = 300;
+      return attention<T>(g, {1, 7, 7, 150}, few, true);
+    });
     k.bench("4 x 16 heads x 4096", [spec]<class T>(Gen& g) { return attention<T>(g, {4, 16, 16, 4096}, spec, false); });
   }
 }

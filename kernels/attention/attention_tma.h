@@ -42,6 +42,9 @@ struct RowSoftmax {
 struct AttentionTmaSpec {
   bool causal = true;
   u32 units = 132;  ///< threadgroups that run at once: the device's multiprocessors
+  /// Keys whose vectors and values, 512 bytes a key, half of the second cache holds: so much of the heads goes together
+  /// under the causal mask.
+  u32 section_keys = 32768;
 
   static constexpr u32 threads = 384, rows = 128, keys = 128;
 };
@@ -70,11 +73,20 @@ struct AttentionTma {
   struct Place {
     Val<Index> block, head, batch, blocks;  ///< `blocks` of keys, the last one first
   };
+  /// Heads go in sections, so that threadgroups which run at once read the same keys: without a mask the heads of one
+  /// key head, else as many as `section_keys` allow. Under the mask every other section goes from its short rows to its
+  /// long ones, the last from the long ones: over an even number of sections all threadgroups get as much.
   Place place(const Val<Index>& tile, const Val<Index>& row_blocks) const {
     const auto all_heads = Val<Index>(heads) * batch;
-    const auto block = row_blocks - 1u - tile / all_heads;  // the longest rows first
-    const auto in = tile % all_heads;
-    return {block, in % heads, in / heads, spec.causal ? block + 1u : row_blocks};
+    const auto most = group * (spec.causal ? max(spec.section_keys / Val<Index>(seq), 1) : Val<Index>(1u));
+    const auto section = ceil_div(all_heads, 2u * ceil_div(all_heads, 2u * most));
+    const auto number = tile / (section * row_blocks), in = tile % (section * row_blocks);
+    const auto size = min(all_heads - number * section, section);
+    const auto turned = (ceil_div(all_heads, section) - number) % 2u == 0u;
+    const auto from = in / size;
+    const auto block = spec.causal ? select(turned, from, row_blocks - 1u - from) : Val<Index>(from);
+    const auto head = number * section + in % size;
+    return {block, head % heads, head / heads, spec.causal ? block + 1u : row_blocks};
   }
 
   void operator()() const {

@@ -57,6 +57,10 @@ enum class Gate : u8 {
   clipped_swiglu,  ///< g, u clamped to +-7, then g * sigmoid(1.702 g) * (u + 1)
 };
 
+/// v * sigmoid(v) where a result of 16 bits is wanted: no branch and half the instructions of silu(v), the same bits on
+/// every device. Relative error below 6e-6; below -87, where the result is under 1e-36, -0.
+Val<f32> silu_short(const Val<f32>& v);
+
 /// out[i] = gate(g[i]) combined with u[i]        gate, up, out: n elements. In f32, one rounding at the store.
 template <class T>
 struct Gated {
@@ -69,7 +73,7 @@ struct Gated {
     const auto g = cast<f32>(gate[i]), u = cast<f32>(up[i]);
     switch (kind) {
       case Gate::swiglu:
-        out[i] = cast<T>(silu(g) * u);
+        out[i] = cast<T>((sizeof(T) == 2 ? silu_short(g) : silu(g)) * u);
         break;
       case Gate::gelu:
         out[i] = cast<T>(gelu(g) * u);

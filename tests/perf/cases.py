@@ -300,13 +300,16 @@ def gemv_int4(world, small):
         return x.double() @ w.reshape(n, n).T
 
     c = Case(f"{n} x {n}, groups of {group}", sets, y, want, 10 * ROUNDING["bf16"], bytes=moved)
-    kernel = row_kernel(world, small, "qmv", "qmv_stream", "bf16")
 
-    def launch(i):
-        kernel(w=words[i], scales=scales[i], biases=biases[i], x=x, out=y[i])
-        return y[i]
+    def product(kernel):
+        def launch(i):
+            kernel(w=words[i], scales=scales[i], biases=biases[i], x=x, out=y[i])
+            return y[i]
 
-    c.arms["iron"] = launch
+        return launch
+
+    c.arms["iron"] = product(row_kernel(world, small, "qmv", "qmv_fixed", "bf16"))
+    c.arms["qmv_stream"] = product(iron.kernel("qmv_stream", "bf16"))
     # The same product in bf16: what the weights would cost undecoded. It rounds each weight once more.
     dense = [((codes(i) - 8).bfloat16().reshape(n, n // group, group) * scales[i][..., None]).reshape(n, n) for i in range(sets)]
     c.arms["torch, bf16 weights"] = lambda i: torch.matmul(x, dense[i].T, out=y[i])

@@ -2,11 +2,11 @@
 """Checks and times the Hopper tier's kernels against cuBLASLt, torch and cuDNN in torch's context.
 
     build/dev/tests/perf/hopper_plan DIR        # anywhere: cubins and plan.json
-    python3 tests/perf/hopper.py DIR [check] [gemm] [attention] [stress]   # on an H200 with torch
+    python3 tests/perf/hopper.py DIR [check] [gemm] [attention] [stress] [profile]   # on an H200 with torch
 
 check: every kernel against f64 (GEMM) or f32 (attention) on shapes with ragged edges. gemm, attention: ratios to the
 peer, steady (each arm alone until clocks settle, blocks alternating) and interleaved (short bursts, clocks shared),
-with MHz and W. stress: repeated launches, idle and beside other work, must give the same bits. IRON_ONLY=text keeps the kernels whose name holds it; IRON_STRESS=n sets the launches.
+with MHz and W. profile: attention and its peer once each, for a profiler. stress: repeated launches, idle and beside other work, must give the same bits. IRON_ONLY=text keeps the kernels whose name holds it; IRON_STRESS=n sets the launches.
 Ends with a table and writes hopper.json to $OUT.
 """
 import ctypes
@@ -338,22 +338,35 @@ def gemm(kernels, sampler):
                 peer_tflops=2e-12 * size**3 / row["peer_us"] * 1e6, **row, peer=name)
 
 
-def attention(kernels, sampler):
+def attention_arms(kernel, batch, heads, shared, seq):
+    """Ours, cuDNN's and our output."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
+    q = torch.randn(batch, heads, seq, 128, device="cuda").bfloat16()
+    k, v = (torch.randn(batch, shared, seq, 128, device="cuda").bfloat16() for _ in range(2))
+    o = torch.full_like(q, float("nan"))
+
+    def peer():
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=kernel.plan["causal"], enable_gqa=heads != shared)
+
+    return attention_arm(kernel, q, k, v, o), peer, o
+
+
+def profile(kernels):
+    for kernel in kernels:
+        if kernel.plan["kind"] == "attention" and kernel.plan["dtype"] == "bf16":
+            ours, peer, _ = attention_arms(kernel, 4, 16, 16, 4096)
+            ours(), peer()
+            torch.cuda.synchronize()
+
+
+def attention(kernels, sampler):
     for batch, heads, shared, seq in [(4, 16, 16, 4096), (1, 16, 16, 16384), (1, 64, 8, 8192)]:
         for kernel in kernels:
             p = kernel.plan
             if p["kind"] != "attention" or p["dtype"] != "bf16":
                 continue
-            q = torch.randn(batch, heads, seq, 128, device="cuda").bfloat16()
-            k, v = (torch.randn(batch, shared, seq, 128, device="cuda").bfloat16() for _ in range(2))
-            o = torch.full_like(q, float("nan"))
-
-            def peer(q=q, k=k, v=v, causal=p["causal"]):
-                with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-                    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != shared)
-
-            ours = attention_arm(kernel, q, k, v, o)
+            ours, peer, o = attention_arms(kernel, batch, heads, shared, seq)
             ours()
             e = error(o, peer())
             row = compare(ours, peer, sampler)
@@ -408,6 +421,8 @@ def main():
             gemm(kernels, sampler)
         if "attention" in parts:
             attention(kernels, sampler)
+        if "profile" in parts:
+            profile(kernels)
         if "stress" in parts:
             stress(kernels, int(os.environ.get("IRON_STRESS", "3000")))
     finally:
