@@ -30,6 +30,7 @@ const std::vector<Profile>& table() {
         {"sm_90a", with(sm_90, {wgmma, roles}), 1024, 227 * kib, 48 * kib},
         {"sm_100a", with(sm_90, {tcgen05}), 1024, 227 * kib, 48 * kib},
         {"sm_120a", with(sm_90, {mma_fp4}), 1024, 99 * kib, 48 * kib},
+        {"sm_121a", with(sm_90, {mma_fp4}), 1024, 99 * kib, 48 * kib},
         {"generic", {}, 256, 16 * kib, 16 * kib},
     };
   }();
@@ -50,6 +51,7 @@ const Profile& profile(std::string_view name) {
 
 const Profile& cuda_profile(int major, int minor) {
   const int cc = major * 10 + minor;
+  if (cc >= 121) return profile("sm_121a");
   if (cc >= 120) return profile("sm_120a");
   if (cc >= 100) return profile("sm_100a");
   if (cc >= 90) return profile("sm_90a");

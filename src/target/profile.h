@@ -15,7 +15,7 @@ struct Profile {
   u64 static_shared_bytes = 0;  ///< per threadgroup without the opt-in
 };
 
-/// Every profile: sm_80, sm_89, sm_90a, sm_100a, sm_120a, and generic, which has only what every device has.
+/// Every profile: sm_80, sm_89, sm_90a, sm_100a, sm_120a, sm_121a, and generic, which has only what every device has.
 std::span<const Profile> profiles();
 /// The profile of that name; throws iron::Error (TARGET01) with the names there are.
 const Profile& profile(std::string_view name);

@@ -37,7 +37,9 @@ TEST(Profile, NewerCudaDevicesUseTheNewestKnown) {
   EXPECT_EQ(cuda_profile(8, 0).name, "sm_80");
   EXPECT_EQ(cuda_profile(8, 6).name, "sm_80");
   EXPECT_EQ(cuda_profile(9, 0).name, "sm_90a");
-  EXPECT_EQ(cuda_profile(12, 1).name, "sm_120a");
+  EXPECT_EQ(cuda_profile(12, 0).name, "sm_120a");
+  EXPECT_EQ(cuda_profile(12, 1).name, "sm_121a");
+  EXPECT_EQ(cuda_profile(13, 0).name, "sm_121a");
   try {
     cuda_profile(7, 5);
     FAIL();
