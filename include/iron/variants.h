@@ -1,6 +1,7 @@
 // Variants of one kernel: a row of values for each, and names, docs and cases made from the row by templates.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ class Variant {
 /// One axis: its name and a value a row, numbers or words.
 struct VariantAxis {
   VariantAxis(std::string axis, const std::vector<u32>& numbers);
+  /// Numbers in braces: without it {1u} would also be words for some compilers.
+  VariantAxis(std::string axis, std::initializer_list<u32> numbers)
+      : VariantAxis(std::move(axis), std::vector<u32>(numbers)) {}
   VariantAxis(std::string axis, std::vector<std::string> words) : name(std::move(axis)), values(std::move(words)) {}
   std::string name;
   std::vector<std::string> values;
