@@ -21,6 +21,7 @@ AccessOf access_of(const Kernel& k, OpId id) {
       a.lanes = op.type.lanes;
       break;
     case Opcode::Store:
+    case Opcode::CopyAsync:
       a.lanes = k.type(k.operand(id, 2)).lanes, a.writes = true;
       break;
     case Opcode::AtomicRmw:
@@ -37,8 +38,7 @@ AccessOf access_of(const Kernel& k, OpId id) {
   }
   a.memory = k.operand(id, 0), a.index = k.operand(id, 1);
   a.align = dtype_size(k.type(a.memory).elem);
-  if (op.code == Opcode::Load || op.code == Opcode::LoadOr || op.code == Opcode::Store)
-    a.align = std::max(a.align, 1u << unpack<MemoryImm>(op.imm).align_log2);
+  if (k.info_of(id).imm == ImmKind::Memory) a.align = std::max(a.align, 1u << unpack<MemoryImm>(op.imm).align_log2);
   return a;
 }
 

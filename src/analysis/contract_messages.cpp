@@ -67,6 +67,8 @@ std::string BodyEvaluator::describe(OpId id) const {
     const u32 lanes = k_.type(k_.operand(id, 2)).lanes;
     return lanes > 1 ? fmt::format("the store of {} elements", lanes) : "the store";
   }
+  if (k_.op(id).code == Opcode::CopyAsync)
+    return fmt::format("the copy of {} elements", k_.type(k_.operand(id, 2)).lanes);
   return fmt::format("the {}", i.text);
 }
 std::string BodyEvaluator::named(OpId memory) const {

@@ -108,6 +108,7 @@ class Walker {
         s.written.insert(root(k_.operand(id, 0)));
         return;
       case Opcode::Store:
+      case Opcode::CopyAsync:
         if (k_.type(k_.operand(id, 0)).space == Space::shared) s.written.insert(memory_root(k_, k_.operand(id, 0)));
         return;
       case Opcode::TmaStore:

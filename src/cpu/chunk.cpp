@@ -26,6 +26,8 @@ void Lowering::op(OpId id) {
     case Opcode::TileNew:
     case Opcode::Assume:
     case Opcode::SimdBarrier:
+    case Opcode::CopyCommit:  // copies are stores here: they have arrived
+    case Opcode::CopyWait:
       return;
     case Opcode::If:
       branch(id);
@@ -38,6 +40,7 @@ void Lowering::op(OpId id) {
       chunk_->values[id] = load(id);
       return;
     case Opcode::Store:
+    case Opcode::CopyAsync:
       store(id);
       return;
     case Opcode::AtomicRmw:

@@ -32,13 +32,14 @@ u32 Lowering::weight(OpId id) {
     if (code == Opcode::Const || code == Opcode::VecExtract || code == Opcode::VecMake || code == Opcode::Result)
       return;
     sum += 1;
-    if (code != Opcode::Load && code != Opcode::LoadOr && code != Opcode::Store) return;
+    const bool stores = code == Opcode::Store || code == Opcode::CopyAsync;
+    if (code != Opcode::Load && code != Opcode::LoadOr && !stores) return;
     // A lane at a time unless the lanes' elements are the same or neighbours.
     for (const auto& [product, coefficient] : affine_.of(k_.operand(o, 1)).terms) {
       bool varies = false;
       for (const OpId leaf : product) varies |= !uniformity_.uniform(leaf, Scope::simdgroup);
       if (!varies || (coefficient == 1 && product.size() == 1)) continue;
-      sum += 2 * lanes_ + k_.type(code == Opcode::Store ? k_.operand(o, 2) : o).lanes;
+      sum += 2 * lanes_ + k_.type(stores ? k_.operand(o, 2) : o).lanes;
       break;
     }
   };

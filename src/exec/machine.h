@@ -48,6 +48,18 @@ struct TileState {
   std::vector<u8> written;
 };
 
+/// A copy that a thread has started and not yet waited for.
+struct Copying {
+  u32 instr = 0, mem = 0, lane = 0;
+  u64 element = 0, number = 0;  ///< of its group among the thread's
+  std::array<u8, 16> bytes{};
+};
+/// What one thread has in flight.
+struct CopyQueue {
+  u64 closed = 0;  ///< groups
+  std::vector<Copying> started;
+};
+
 struct Group {
   u32 id = 0;  ///< flat, in the grid
   u32 x = 0, y = 0, z = 0;
@@ -63,6 +75,7 @@ struct Group {
   std::unordered_map<u32, Clock> fenced;  ///< what a release fence published, until the thread's next atomic writes
   std::unordered_map<u32, Clock> seen;    ///< what relaxed reads saw, until an acquire fence
   std::unordered_map<u32, std::vector<u64>> uniform;  ///< values of assume_uniform
+  std::unordered_map<u32, CopyQueue> copies;          ///< of a thread
   std::shared_ptr<TierGroup> tier;                    ///< of a kernel of the Hopper tier
 };
 
@@ -114,6 +127,7 @@ class Machine {
   bool fresh(std::string_view code, ir::OpId op, ir::OpId other = ir::none);
   void report(Finding f, ir::OpId op, ir::OpId other = ir::none, std::string_view other_does = {});
   std::string thread_name(const Simdgroup& s, u32 lane) const;
+  std::string name_of(const Touch& t) const;  ///< of who touched
   std::string memory_name(const Mem& m) const;
   ir::OpId op_of(u32 instr) const { return program.code[instr].op; }
 
@@ -135,6 +149,10 @@ class Machine {
   void misaligned(const Simdgroup& s, const Instr& in, const Mem& m, u32 lane, i64 at, u32 align);
   void uninitialised(const Instr& in, const Mem& m, u64 element, std::string who);
   void passed_barrier(Group& g);
+  /// Reports an access to what a copy is still to fill.
+  void check_arrived(const Mem& m, const Shadow& shadow, u64 byte, u32 size, const Touch& now, std::string_view does);
+  /// Reports the copies that an ended threadgroup never waited for.
+  void end_copies(Group& g);
 
   bool backwards() const { return options.schedule == Schedule::reverse; }
   bool stop = false;  ///< enough findings
@@ -203,6 +221,7 @@ void masked_copy(const Simdgroup& s, u32 to, u32 from, u32 size, u32 elements, u
 
 // Handlers of the other files.
 Handler memory_handler(ir::Opcode code, u32 size, ir::Space space);
+Handler copy_handler(ir::Opcode code);  ///< null for other ops
 struct ControlHandlers {
   Handler if_begin, then_end, else_end, loop_begin, loop_head, loop_end, end, copy;
 };

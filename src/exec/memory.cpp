@@ -345,6 +345,7 @@ Handler memory_handler(Opcode code, u32 size, Space space) {
     default:
       break;
   }
+  if (const Handler copy = copy_handler(code)) return copy;
   switch (size) {
     case 1:
       return memory_of<u8>(code, own);
@@ -392,6 +393,7 @@ bool Machine::ordered(const Group& g, const Touch& a, const Touch& b) const {
 // A read that is part of an atomic write is not kept: the write stands for it.
 void Machine::note_read(const Simdgroup& s, const Instr& in, const Mem& mem, Shadow& shadow, u64 byte, u32 size,
                         Touch now, bool keep) {
+  if (!shadow.flying.empty()) check_arrived(mem, shadow, byte, size, now, "read");
   if (tier) return tier->note_read(s, in, mem, shadow, byte, size, now, keep);
   const Group& g = *s.group;
   for (u64 c = byte >> shadow.granule_log2, last = (byte + size - 1) >> shadow.granule_log2; c <= last; ++c) {
@@ -415,6 +417,7 @@ void Machine::note_read(const Simdgroup& s, const Instr& in, const Mem& mem, Sha
 
 void Machine::note_write(const Simdgroup& s, const Instr& in, const Mem& mem, Shadow& shadow, u64 byte, u32 size,
                          Touch now) {
+  if (!shadow.flying.empty()) check_arrived(mem, shadow, byte, size, now, "written");
   if (tier) return tier->note_write(s, in, mem, shadow, byte, size, now);
   const Group& g = *s.group;
   for (u64 c = byte >> shadow.granule_log2, last = (byte + size - 1) >> shadow.granule_log2; c <= last; ++c) {
@@ -440,18 +443,12 @@ void Machine::race(const Mem& mem, u64 byte, const Touch& before, const Touch& n
                    std::string_view now_does) {
   const OpId here = op_of(now.instr()), there = op_of(before.instr());
   if (!fresh(code::race, std::min(here, there), std::max(here, there))) return;
-  const auto who = [&](const Touch& t) {
-    if (t.thread() == everyone) return fmt::format("all threads of threadgroup {}", t.group);
-    if (t.thread() >= collective)
-      return fmt::format("simdgroup {} of threadgroup {}", t.thread() - collective, t.group);
-    return fmt::format("thread {} of threadgroup {}", t.thread(), t.group);
-  };
   const bool inside = before.group == now.group;
   const u64 element = byte >= mem.offset ? (byte - mem.offset) / mem.size : 0;
   report({code::race,
           fmt::format("element {} of {} is {} by {} and {}{} by {} without {}", element, memory_name(mem), before_does,
-                      who(before), now_does,
-                      now.atomic() != before.atomic() ? (now.atomic() ? " atomically" : " plainly") : "", who(now),
+                      name_of(before), now_does,
+                      now.atomic() != before.atomic() ? (now.atomic() ? " atomically" : " plainly") : "", name_of(now),
                       inside ? "a barrier between them" : "an acquire that orders them"),
           inside ? "put a barrier() between the two accesses, or give each thread its own element"
                  : "give each threadgroup its own elements, or order them by an atomic with release and acquire"},

@@ -71,7 +71,7 @@ class Decoder {
           break;
         case Opcode::SharedNew:
           m.space = Space::shared, m.root = static_cast<u32>(p_.shared.size()), m.count = op.imm;
-          p_.shared.push_back({op.imm * m.size, static_cast<u32>(std::countr_zero(m.size)), id});
+          p_.shared.push_back({op.imm * m.size, static_cast<u32>(std::countr_zero(m.size)), id, false});
           break;
         case Opcode::ArrayNew:
           m.space = Space::priv, m.root = static_cast<u32>(p_.arrays.size()), m.count = op.imm;
@@ -291,8 +291,9 @@ class Decoder {
     }
     const Mem* m = k_.operands(id).empty() ? nullptr : &p_.mems[in.mem];
     if (op.code == Opcode::ArrayNew) in.mem = mem_[id], m = &p_.mems[in.mem];
-    if (op.code == Opcode::Store || op.code == Opcode::AtomicStore) {
+    if (op.code == Opcode::Store || op.code == Opcode::CopyAsync || op.code == Opcode::AtomicStore) {
       in.lanes = k_.type(k_.operand(id, 2)).lanes, in.elem = m->elem;
+      if (op.code == Opcode::CopyAsync) p_.shared[m->root].filled_by_copies = true;
     }
     if (op.code == Opcode::WaitUntil || op.code == Opcode::Ticket) p_.waits = true;
     if (op.code == Opcode::WaitUntil || op.code == Opcode::Fence) p_.orders = true;

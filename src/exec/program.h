@@ -70,6 +70,7 @@ struct SharedArray {
   u64 bytes = 0;
   u32 granule_log2 = 3;
   ir::OpId op = ir::none;
+  bool filled_by_copies = false;  ///< by copy.async
 };
 struct ThreadArray {
   u64 count = 0;

@@ -53,6 +53,12 @@ std::string Machine::thread_name(const Simdgroup& s, u32 lane) const {
   return fmt::format("thread {} of threadgroup {}", s.index * width + lane, s.group->id);
 }
 
+std::string Machine::name_of(const Touch& t) const {
+  if (t.thread() == everyone) return fmt::format("all threads of threadgroup {}", t.group);
+  if (t.thread() >= collective) return fmt::format("simdgroup {} of threadgroup {}", t.thread() - collective, t.group);
+  return fmt::format("thread {} of threadgroup {}", t.thread(), t.group);
+}
+
 std::string Machine::memory_name(const Mem& m) const {
   if (m.space == Space::global) return kernel.params[m.root].name;
   const auto& l = kernel.location(m.op);

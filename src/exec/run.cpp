@@ -154,6 +154,7 @@ void Machine::prepare(Group& g) {
     g.shared.emplace_back(a.bytes);
     Shadow shadow;
     shadow.granule_log2 = a.granule_log2, shadow.needs_write = true, shadow.tier = program.tier != nullptr;
+    shadow.filled_by_copies = a.filled_by_copies;
     g.shared_shadow.push_back(std::move(shadow));
   }
   for (u32 owner = 0; owner <= count; ++owner)
@@ -169,7 +170,7 @@ void Machine::start_group(Group& g, u32 id) {
   g.x = id % geometry.groups.x, g.y = id / geometry.groups.x % geometry.groups.y,
   g.z = id / geometry.groups.x / geometry.groups.y;
   g.epoch = 0, g.running = static_cast<u32>(g.simdgroups.size()), g.started = true;
-  g.common.clear(), g.own.clear(), g.fenced.clear(), g.seen.clear(), g.uniform.clear();
+  g.common.clear(), g.own.clear(), g.fenced.clear(), g.seen.clear(), g.uniform.clear(), g.copies.clear();
   for (std::size_t i = 0; i < g.shared.size(); ++i) {
     g.shared_shadow[i].reset(program.shared[i].bytes);
     std::fill(g.shared[i].begin(), g.shared[i].end(), u8{0xcd});  // undefined contents, and visibly so
@@ -307,7 +308,10 @@ void Machine::advance(Simdgroup& s, u64 budget, u64& progress) {
     ++progress;
     s.status = status;
     if (status == Status::rendezvous || status == Status::collective) --s.pc;
-    if (status == Status::done && --s.group->running == 0) s.group->started = false;
+    if (status == Status::done && --s.group->running == 0) {
+      s.group->started = false;
+      end_copies(*s.group);
+    }
     return;
   }
 }

@@ -50,12 +50,15 @@ struct Shadow {
   std::vector<u64> log;  ///< their cells
   std::vector<Cell> cells;
   std::vector<TierCell> tier_cells;  ///< instead of `cells`, of the tier
+  bool filled_by_copies = false;     ///< threads start copies into it
+  std::vector<Touch> flying;         ///< the copy that is to fill each cell and has not arrived; empty without copies
   void reset(u64 bytes) {
     const u64 count = (bytes + (u64{1} << granule_log2) - 1) >> granule_log2;
     if (tier)
       tier_cells.assign(count, TierCell{});
     else
       cells.assign(count, Cell{});
+    if (filled_by_copies) flying.assign(count, Touch{});
   }
 };
 

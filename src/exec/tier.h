@@ -150,6 +150,8 @@ class Tier {
   void acquire(const Simdgroup& s, const u8* at, bool now);
   void fence(const Simdgroup& s, bool releases, bool acquires);
 
+  std::string who_is(const Touch& t) const;
+
   // --- ops of one thread or simdgroup
   Status acquire_slot(Simdgroup& s, const Instr& in);
   void expect(Simdgroup& s, const Instr& in);
@@ -187,7 +189,6 @@ class Tier {
   void check_held(const Group& g, const Mem& mem, u64 byte, const Touch& copy, const Touch& now);
   void conflict(const Mem& mem, u64 byte, const Touch& before, const Touch& now, std::string_view before_does,
                 std::string_view now_does, bool plain_order);
-  std::string who_is(const Touch& t) const;
   std::string remedy(const Touch& before, const Touch& now, bool plain_order) const;
 
   // --- ops of a warpgroup

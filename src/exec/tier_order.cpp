@@ -101,6 +101,7 @@ void Tier::note_write(const Simdgroup& s, const Instr&, const Mem& mem, Shadow& 
 
 void Tier::stream_read(const Knowledge& starter, const Group& g, const Instr& in, const Mem& mem, Shadow& shadow,
                        u64 byte, u32 size, Touch now) {
+  if (!shadow.flying.empty()) m_.check_arrived(mem, shadow, byte, size, now, "read");
   for (u64 c = byte >> shadow.granule_log2, last = (byte + size - 1) >> shadow.granule_log2; c <= last; ++c) {
     TierCell& cell = shadow.tier_cells[c];
     const u64 at = c << shadow.granule_log2;
@@ -118,6 +119,7 @@ void Tier::stream_read(const Knowledge& starter, const Group& g, const Instr& in
 }
 
 void Tier::stream_write(const Knowledge& starter, const Mem& mem, Shadow& shadow, u64 byte, u32 size, Touch now) {
+  if (!shadow.flying.empty()) m_.check_arrived(mem, shadow, byte, size, now, "written");
   for (u64 c = byte >> shadow.granule_log2, last = (byte + size - 1) >> shadow.granule_log2; c <= last; ++c) {
     TierCell& cell = shadow.tier_cells[c];
     const auto against = [&](const Touch& t, std::string_view does) {

@@ -326,6 +326,7 @@ void add_touched(const Kernel& k, OpId id, Touched& t) {
       t.reads.insert(root(0));
       break;
     case Opcode::Store:
+    case Opcode::CopyAsync:
       t.writes.insert(root(0));
       break;
     case Opcode::TileMma:

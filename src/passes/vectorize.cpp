@@ -66,6 +66,11 @@ class Planner {
   void access(OpId id, std::size_t at) {
     const auto code = k_.op(id).code;
     if (code == Opcode::LoadOr) ++store_epoch_[memory_root(k_, k_.operand(id, 0))];
+    if (code == Opcode::CopyAsync) {  // parts the runs of what it fills
+      const OpId filled = memory_root(k_, k_.operand(id, 0));
+      ++load_epoch_[filled], ++store_epoch_[filled], last_store_[filled] = {};
+      return;
+    }
     if (code != Opcode::Load && code != Opcode::Store) return;
     const bool store = code == Opcode::Store;
     const OpId memory = k_.operand(id, 0), root = memory_root(k_, memory);

@@ -142,5 +142,53 @@ TEST(Manifest, SaysWhatALaunchNeeds) {
   EXPECT_TRUE(m["capabilities"].empty());
 }
 
+// --- copies that threads start
+constexpr std::string_view copied = R"(
+    %t = thread_id : index
+    %k = mul %t, 4 : index
+    %s = shared.new<256> : shared f32
+    %o = vec.make 0.0:f32, 0.0:f32, 0.0:f32, 0.0:f32 : f32x4
+    %p = lt %t, 7 : bool
+    %v = load.or<align 16> %x[%k], %p, %o : f32x4
+    copy.async<align 16> %s[%k], %v
+    copy.commit
+    copy.wait<0>
+    barrier
+    %r = load %s[%t] : f32
+    store %y[%t], %r
+)";
+std::string copy_with(std::string_view from, std::string_view to) {
+  std::string s(copied);
+  EXPECT_NE(s.find(from), std::string::npos) << from;
+  return errors(s.replace(s.find(from), from.size(), to));
+}
+
+TEST(Copies, WhatADeviceCopies) {
+  EXPECT_EQ(errors(copied), "");
+  EXPECT_EQ(copy_with("load.or<align 16> %x[%k], %p, %o", "load<align 16> %x[%k]"), "");
+  EXPECT_EQ(copy_with("copy.async<align 16> %s[%k], %v", "copy.async<align 16> %s[%k], %o"),
+            "");  // what folding leaves
+  EXPECT_EQ(copy_with("copy.async<align 16> %s[%k], %v", "copy.async<align 4> %s[%k], %v"), "COPY01");
+  EXPECT_EQ(copy_with("load.or<align 16>", "load.or<align 4>"), "COPY01");
+  EXPECT_EQ(copy_with("vec.make 0.0:f32", "vec.make 1.0:f32"), "COPY01");
+  EXPECT_EQ(copy_with("load.or<align 16> %x[%k]", "load.or<align 16> %z[%k]"), "COPY01");  // somebody may write it
+  EXPECT_EQ(copy_with("vec.make 0.0:f32", "vec.make -0.0:f32"), "COPY01");
+  EXPECT_EQ(copy_with("copy.async<align 16> %s[%k], %v", "%w = add %v, %v : f32x4\n copy.async<align 16> %s[%k], %w"),
+            "COPY01");
+  EXPECT_EQ(copy_with("copy.async<align 16> %s[%k], %v",
+                      "%h2 = load<align 16> %x[%k] : f32x4\n %q = array.new<256> : thread f32\n copy.async<align 16> "
+                      "%q[%k], %h2\n copy.async<align 16> %s[%k], %v"),
+            "COPY01");
+}
+
+TEST(Copies, SomebodyWaits) {
+  EXPECT_EQ(copy_with("copy.wait<0>", ""), "COPY02");
+  EXPECT_EQ(copy_with("copy.commit", ""), "COPY02");
+  EXPECT_EQ(copy_with("copy.commit\n    copy.wait<0>", "copy.wait<0>\n    copy.commit"), "COPY02");
+  EXPECT_EQ(copy_with("copy.wait<0>", "copy.wait<1>"), "");  // which groups: the interpreter's to judge
+  EXPECT_EQ(copy_with("copy.wait<0>\n    barrier\n    %r = load %s[%t]", "barrier\n    %r = load %s[%t]"), "COPY02");
+  EXPECT_EQ(copy_with("%r = load %s[%t] : f32", "%r = load %x[%t] : f32"), "");
+}
+
 }  // namespace
 }  // namespace iron::analysis

@@ -165,5 +165,40 @@ TEST(DotBytes, OfMaskedBytes) {
   }
 }
 
+// Copies that threads start are stores here, commits and waits nothing.
+TEST(Copies, AreStores) {
+  std::vector<f32> x(400);
+  for (u32 i = 0; i < 400; ++i) x[i] = static_cast<f32>(i) + 0.5f;
+  compare(R"(kernel @k(%x: in f32, %y: out f32, %n: scalar u32) threadgroup exact {
+  %s = shared.new<512> : shared f32
+  %t = thread_id : index
+  %j = mul %t, 4 : index
+  %e = cast %n : index
+  %z = vec.make 0.0:f32, 0.0:f32, 0.0:f32, 0.0:f32 : f32x4
+  %p = lt %j, %e : bool
+  %v = load.or<align 16> %x[%j], %p, %z : f32x4
+  copy.async<align 16> %s[%j], %v
+  copy.commit
+  %m = add %j, 256 : index
+  %q = lt %m, %e : bool
+  %w = load.or<align 16> %x[%m], %q, %z : f32x4
+  copy.async<align 16> %s[%m], %w
+  copy.commit
+  copy.wait<1>
+  barrier
+  %o = sub 63, %t : index
+  %a = load %s[%o] : f32
+  store %y[%t], %a
+  copy.wait<0>
+  barrier
+  %b = add %o, 360 : index
+  %c = load %s[%b] : f32
+  %d = add %t, 64 : index
+  store %y[%d], %c
+}
+)",
+          exec::geometry(1, 64), {buffer(x), zeros<f32>(128), scalar(400u)});
+}
+
 }  // namespace
 }  // namespace iron::cpu::test

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "ir/text.h"
@@ -158,6 +160,56 @@ TEST_F(CudaCompile, CacheServesAndSurvivesDamage) {
   EXPECT_EQ(rebuilt.binary.cubin, first.binary.cubin);
   EXPECT_TRUE(compile_cubin(k, {64, 1, 1}, "sm_90a", &cache).from_cache);
   std::filesystem::remove_all(folder);
+}
+
+// Set for one scope, then as it was.
+class MatrixWord {
+ public:
+  explicit MatrixWord(const char* word) {
+    if (const char* set = std::getenv(name)) before_ = set;
+    word ? setenv(name, word, 1) : unsetenv(name);
+  }
+  ~MatrixWord() { before_ ? setenv(name, before_->c_str(), 1) : unsetenv(name); }
+  MatrixWord(const MatrixWord&) = delete;
+  MatrixWord& operator=(const MatrixWord&) = delete;
+
+ private:
+  static constexpr const char* name = "IRON_CUDA_MMA";
+  std::optional<std::string> before_;
+};
+
+emit::MatrixUse use_of(const char* word) {
+  const MatrixWord set(word);
+  return runtime::cuda::matrix_use();
+}
+
+TEST(CudaMatrixUse, TakesTheWordsOfTheVariable) {
+  EXPECT_EQ(use_of(nullptr), emit::MatrixUse::automatic);
+  EXPECT_EQ(use_of(""), emit::MatrixUse::automatic);
+  EXPECT_EQ(use_of("auto"), emit::MatrixUse::automatic);
+  EXPECT_EQ(use_of("software"), emit::MatrixUse::software);
+  EXPECT_EQ(use_of("mma_sync"), emit::MatrixUse::required);
+  EXPECT_EQ(use_of("required"), emit::MatrixUse::required);
+}
+
+TEST(CudaMatrixUse, RefusesOtherWordsAndSaysWhy) {
+  const auto refusal = [](const char* word) {
+    try {
+      use_of(word);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), "CUDA04");
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const auto wmma = refusal("wmma");
+  EXPECT_NE(wmma.find("which lane holds which element"), std::string::npos) << wmma;
+  EXPECT_NE(wmma.find("use mma_sync"), std::string::npos) << wmma;
+  for (const auto* word : {"mma", "MMA_SYNC", "tf32", "mma_sync "}) {
+    const auto said = refusal(word);
+    EXPECT_NE(said.find(word), std::string::npos) << said;
+    EXPECT_NE(said.find("auto, software, mma_sync or required"), std::string::npos) << said;
+  }
 }
 
 TEST_F(CudaCompile, ErrorsNameTheirCause) {

@@ -274,6 +274,64 @@ TEST(CudaText, CopiesOf16BitVectorsMoveWords) {
   EXPECT_EQ(s.find(">> 16"), std::string::npos) << s;
 }
 
+// A ring of two stages: no register holds what is copied, and a device without such copies stores it.
+constexpr std::string_view staged = R"(kernel @k(%x: in f16, %y: out f32, %n: scalar u32) threadgroup exact {
+  %s = shared.new<512> : shared f16
+  %t = thread_id : index
+  %j = mul %t, 8 : index
+  %e = cast %n : index
+  %p = lt %j, %e : bool
+  %z = vec.make 0.0:f16, 0.0:f16, 0.0:f16, 0.0:f16, 0.0:f16, 0.0:f16, 0.0:f16, 0.0:f16 : f16x8
+  %v = load.or<align 16> %x[%j], %p, %z : f16x8
+  copy.async<align 16> %s[%j], %v
+  copy.commit
+  copy.wait<0>
+  barrier
+  %u = sub 511, %t : index
+  %r = load %s[%u] : f16
+  %w = cast %r : f32
+  store %y[%t], %w
+}
+)";
+TEST(CudaText, CopiesPassTheRegisters) {
+  const auto source = cuda(staged);
+  const auto s = kernel_text(source);
+  EXPECT_NE(source.text.find("cp.async.cg.shared.global [%0], [%1], 16, %2;"), std::string::npos) << source.text;
+  EXPECT_NE(s.find("copy_async_16_or_zeros(&tile"), std::string::npos) << s;
+  const auto copy = s.find("copy_async_16"), commit = s.find("cp.async.commit_group;"),
+             wait = s.find("cp.async.wait_group 0;"), barrier = s.find("__syncthreads();");
+  EXPECT_LT(copy, commit) << s;
+  EXPECT_LT(commit, wait) << s;
+  EXPECT_LT(wait, barrier) << s;
+  EXPECT_EQ(s.find("x_vec"), std::string::npos) << s;  // the load itself is not written
+  const auto four = cuda(R"(kernel @k(%x: in f32, %y: out f32) threadgroup exact {
+  %s = shared.new<64> : shared f32
+  %t = thread_id : index
+  %v = load<align 4> %x[%t] : f32
+  copy.async<align 4> %s[%t], %v
+  copy.commit
+  copy.wait<0>
+  barrier
+  %u = sub 63, %t : index
+  %r = load %s[%u] : f32
+  store %y[%t], %r
+}
+)");
+  EXPECT_NE(four.text.find("cp.async.ca.shared.global [%0], [%1], 4;"), std::string::npos) << four.text;
+}
+
+TEST(CudaText, CopiesAreStoresWithoutTheCapability) {
+  auto text = std::string(staged);
+  for (std::size_t at; (at = text.find("f16x8")) != std::string::npos;) text.replace(at, 5, "f32x4");
+  for (std::size_t at; (at = text.find("f16")) != std::string::npos;) text.replace(at, 3, "f32");
+  text.replace(text.find("0.0:f32, 0.0:f32, 0.0:f32, 0.0:f32, "), 36, "");
+  text.replace(text.find("  %w = cast %r : f32\n"), 21, "");
+  text.replace(text.find("%y[%t], %w"), 10, "%y[%t], %r");
+  const auto s = cuda(text, {64, 1, 1}, "generic");
+  EXPECT_EQ(s.text.find("cp.async"), std::string::npos) << s.text;
+  EXPECT_NE(s.text.find("x_vec"), std::string::npos) << s.text;
+}
+
 TEST(CudaText, TilesOf16BitsTakeTheMatrixUnit) {
   const auto unit = tile_text("bf16", emit::MatrixUse::automatic);
   EXPECT_NE(unit.find("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), std::string::npos) << unit;

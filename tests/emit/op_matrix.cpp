@@ -310,10 +310,40 @@ class Matrix {
                           "64 : index\n  %x = add %w, %t : index\n  %r = load %s[%x] : f16\n  store %y[%i], %r\n",
                           at_thread, swizzle)),
           Opcode::SharedNew);
+    copies();
     add("prefetch",
         kernel("%a: in f32, %y: out f32",
                fmt::format("{}  prefetch %a[%i]\n  %r = load %a[%i] : f32\n  store %y[%i], %r\n", at_thread)),
         Opcode::Prefetch);
+  }
+
+  // What a thread copies, another one reads: after its wait and a barrier.
+  void copies() {
+    for (const DType t : {DType::u8, DType::f16, DType::bf16, DType::f32, DType::u32, DType::u64})
+      for (const u32 bytes : {4u, 8u, 16u})
+        for (const bool guarded : {false, true}) {
+          const u32 lanes = bytes / dtype_size(t);
+          if (lanes == 0 || lanes > 8) continue;
+          const auto n = dtype_name(t);
+          const auto type = lanes > 1 ? fmt::format("{}x{}", n, lanes) : std::string(n);
+          std::string zeros;
+          for (u32 l = 0; l < lanes; ++l) zeros += fmt::format("{}{}:{}", l ? ", " : "", is_float(t) ? "0.0" : "0", n);
+          const std::string other = lanes > 1 ? "%z" : zeros;
+          const std::string load =
+              guarded ? fmt::format("{}  %p = lt %i, 77 : bool\n  %v = load.or<align {}> %a[%g], %p, {} : {}\n",
+                                    lanes > 1 ? fmt::format("  %z = vec.make {} : {}\n", zeros, type) : "", bytes,
+                                    other, type)
+                      : fmt::format("  %v = load<align {}> %a[%g] : {}\n", bytes, type);
+          add(fmt::format("copy.async.{}.{}{}", n, bytes, guarded ? ".or" : ""),
+              kernel(
+                  fmt::format("%a: in {0}, %y: out {0}", n),
+                  fmt::format("{0}  %s = shared.new<{1}> : shared {2}\n  %t = thread_id : index\n  %k = mul %t, {3} : "
+                              "index\n  %g = mul %i, {3} : index\n{4}  copy.async<align {5}> %s[%k], %v\n  "
+                              "copy.commit\n  copy.wait<0>\n  barrier\n  %u = sub 63, %t : index\n  %m = mul %u, {3} "
+                              ": index\n  %r = load<align {5}> %s[%m] : {6}\n  store<align {5}> %y[%g], %r\n",
+                              at_thread, 64 * lanes, n, lanes, load, bytes, type)),
+              Opcode::CopyAsync);
+        }
   }
 
   void control() {

@@ -39,6 +39,8 @@ TEST_P(Findings, WrongIsFoundAndRightIsClean) {
 }
 
 #define T "%t = thread_id : index\n"
+#define COPY "%s = shared.new<64> : shared f32\n" T "%v = load<align 4> %x[%t] : f32\ncopy.async<align 4> %s[%t], %v "
+#define OTHER "%o = sub 63, %t : index\n%r = load %s[%o] : f32 !7\nstore %y[%t], %r\n"
 INSTANTIATE_TEST_SUITE_P(
     All, Findings,
     ::testing::Values(
@@ -100,6 +102,23 @@ INSTANTIATE_TEST_SUITE_P(
              "%o = sub 63, %t : index\nstore %s[%t], 1.0:f32 !6\n@\n%v = load %q[%o] : u32 !7\n%f = bitcast %v : "
              "f32\nstore %y[%t], %f\n",
              "", "barrier"},
+        Case{"copyread", code::in_flight, "is read by thread", COPY "!6\ncopy.commit\n@\nbarrier\n" OTHER, "",
+             "copy.wait<0>"},
+        Case{"copynewest", code::in_flight, "while a copy that thread",
+             COPY "!6\ncopy.commit\ncopy.wait<@>\nbarrier\n" OTHER "copy.wait<0>\n", "1", "0"},
+        Case{"copyopen", code::in_flight, "commit_copies() after the copies",
+             COPY "!6\n@\ncopy.wait<0>\nbarrier\n" OTHER, "", "copy.commit"},
+        Case{"copybarrier", code::race, "without a barrier between them",
+             COPY "!6\ncopy.commit\ncopy.wait<0>\n@\n" OTHER, "", "barrier"},
+        Case{"copyoverwrite", code::in_flight, "is written by thread",
+             COPY "!6\ncopy.commit\n@\nstore %s[%t], 1.0:f32 !7\ncopy.wait<0>\n", "", "copy.wait<0>"},
+        Case{"copyearly", code::race, "without a barrier between them",
+             "%s = shared.new<64> : shared f32\n" T
+             "store %s[%t], 1.0:f32\nbarrier\n%o = sub 63, %t : index\n%r = load "
+             "%s[%o] : f32 !6\n@\n%v = load<align 4> %x[%t] : f32\ncopy.async<align 4> %s[%t], %v "
+             "!7\ncopy.commit\ncopy.wait<0>\nstore %y[%t], %r\n",
+             "", "barrier"},
+        Case{"copyend", code::in_flight, "is never waited for", COPY "!7\ncopy.commit\n@\n", "", "copy.wait<0>"},
         Case{"divergent", code::divergent, "barrier is reached by 7 of the 32 threads",
              T "%c = lt %t, @ : bool\nif %c {\nbarrier !7\n}\n", "7", "64"},
         Case{"divergentsimd", code::divergent, "simd.reduce is reached by 9 of the 32",
@@ -149,6 +168,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"deadlock", code::deadlock, "waits at wait_until and no thread can make it go on",
              T "%v = wait_until<ge, grid> %z[0], 255:u32, @:u32 : u32 !7\nstore %z[1], %v\n", "1", "0", 1, 1}),
     [](const auto& c) { return std::string(c.param.name); });
+#undef OTHER
+#undef COPY
 #undef T
 
 TEST(Findings, RacesNameBothLinesAndAreReportedOnce) {

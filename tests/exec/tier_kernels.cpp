@@ -33,6 +33,25 @@ Case copy_case(u32 rows, u32 cols, u32 groups) {
   return c;
 }
 
+Case staged_case(u32 blocks) {
+  struct Memory {
+    std::vector<f32> x, y;
+  };
+  auto memory = std::make_shared<Memory>();
+  memory->x = numbers<f32>(u64{blocks} * 256, 11), memory->y.resize(64);
+  const StagedSum k{memory->x, memory->y, blocks};
+  Case c;
+  c.kernel = record(k, "staged_sum");
+  c.geometry = exec::geometry(1, 64);
+  for (u32 t = 0; t < 64; ++t) {
+    f32 sum = 0;
+    for (u32 i = 0; i < blocks; ++i) sum += memory->x[u64{i} * 256 + 255 - t];
+    c.expected.push_back(sum);
+  }
+  c.run = keeping(memory, runner<f32>(k, c.expected, c.geometry, 1));
+  return c;
+}
+
 Case gemm_case(u32 m, u32 n, u32 k, u32 cluster, u32 groups) {
   struct Memory {
     std::vector<bf16> a, b, c;

@@ -231,12 +231,44 @@ struct ClusterSum {
   }
 };
 
+/// Sums of a column over blocks of 256 that pass a ring of three stages, filled by copies of 16 bytes that threads
+/// start; each thread reads what others copied. The blocks after the last one are zeros.
+struct StagedSum {
+  static constexpr Mode mode = Mode::Threadgroup;
+  In<f32> x;
+  Out<f32> y;
+  Scalar<u32> blocks;
+  void operator()() const {
+    constexpr u32 stages = 3, block = 256;
+    Shared<f32> ring{stages * block};
+    const auto thread = thread_id();
+    const Use<Index> count(blocks);
+    const Val<Index> last = Val<Index>(count) - 1u;
+    const auto start = [&](const Val<Index>& i) {
+      copy_async_or_zeros<4>(ring, i % stages * block + thread * 4u, x, i <= last, min(i, last) * block + thread * 4u);
+      commit_copies();
+    };
+    for (u32 i = 0; i + 1 < stages; ++i) start(constant<Index>(i));
+    Var<f32> sum{0.0f};
+    for (auto i : range(blocks)) {
+      wait_copies(stages - 2);
+      barrier();
+      const auto next = i + (stages - 1);
+      start(next);
+      sum += ring[i % stages * block + (block - 1) - thread];
+    }
+    y[thread] = sum;
+    wait_copies();
+  }
+};
+
 // --- with inputs; split_case is the library's GemmSplitKCluster
 Case copy_case(u32 rows, u32 cols, u32 groups);
 Case gemm_case(u32 m, u32 n, u32 k, u32 cluster, u32 groups);
 Case attention_case(u32 queries, u32 keys, u32 groups);
 Case exchange_case(u32 tiles);
 Case cluster_case();
+Case staged_case(u32 blocks);
 Case split_case(u32 m, u32 n, u32 k, u32 cluster);
 
 }  // namespace iron::exec::tier

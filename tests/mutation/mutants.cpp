@@ -32,7 +32,10 @@ void faults_of(const Kernel& k, OpId id, const std::vector<std::vector<OpId>>& u
   switch (op.code) {
     case Opcode::Barrier:
     case Opcode::SimdBarrier:
+    case Opcode::CopyCommit:
+    case Opcode::CopyWait:
       return add(Fault::drop_barrier);
+    case Opcode::CopyAsync:
     case Opcode::Store:
       add(Fault::drop_store);
       return add(Fault::index_up, 1);

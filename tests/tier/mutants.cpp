@@ -79,6 +79,17 @@ class Mutator {
         twice(id);
         move(id);
         break;
+      case Opcode::CopyAsync:
+        drop(id);
+        twice(id);
+        break;
+      case Opcode::CopyWait:
+        drop(id);
+        amount(id, "leave one more in flight at", 1);
+        move(id);
+        break;
+      case Opcode::CopyCommit:
+      case Opcode::Barrier:
       case Opcode::Reclaim:
       case Opcode::RoleBarrier:
       case Opcode::ClusterSync:

@@ -13,8 +13,9 @@ struct Mutant {
   ir::Kernel kernel;
 };
 
-/// Waits, acquires, releases, settles, reclaims, expected bytes, barriers, turns and copies: each dropped, weakened or
-/// strengthened by one, moved over its neighbours, or pointed at another slot.
+/// Copies that threads start, their commits and waits; waits, acquires, releases, settles, reclaims, expected bytes,
+/// barriers, turns and copies: each dropped, weakened or strengthened by one, moved over its neighbours, or pointed at
+/// another slot.
 std::vector<Mutant> mutants(const ir::Kernel& k);
 
 }  // namespace iron::exec::tier

@@ -19,6 +19,10 @@ constexpr std::string_view bytes_first =
                            own_reclaim = "the view is still reclaimed between the store and the next write",
                            turns = "turns order when work starts, no memory; they are entered and left as often",
                            over_release = "what it is moved over touches no memory that the barrier orders",
+                           over_input = "what it is moved over reads an input, which nothing writes",
+                           over_read = "the group closes later, but before the next wait",
+                           earlier_group = "copies are waited for sooner than needed",
+                           over_output = "it is still waited for before the kernel ends",
                            own_end = "the threadgroups of a cluster end together by themselves";
 using Equivalent = std::map<std::string, std::string_view>;
 
@@ -101,7 +105,19 @@ TEST(TierMutants, SplitDepth) {
              {"3 earlier: pipe.release #1", later_release},  // before the wait: of the trip before
              {"1 later: pipe.release #2", later_release},
              {"2 later: pipe.release #2", later_release}},
-            39);
+            33);
+}
+
+// The copies of a stage start after the barrier that ends the reads of what they overwrite.
+TEST(TierMutants, Staged) {
+  all_found(staged_case(5),
+            {{"1 later: copy.commit #1", over_input},
+             {"2 later: copy.commit #1", earlier_group},  // the second stage's copies count as the first's,
+             {"3 later: copy.commit #1", earlier_group},  // and the second group is empty
+             {"1 later: copy.commit #3", over_read},
+             {"1 later: barrier #1", over_input},
+             {"1 earlier: copy.wait #2", over_output}},
+            33);
 }
 
 TEST(TierMutants, Cluster) {

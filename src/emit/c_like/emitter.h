@@ -26,6 +26,7 @@ struct EmitOptions {
   bool await_predecessor = false;
   u32 leave_out = 0;  ///< LeaveOut bits
   MatrixUse matrix = MatrixUse::software;
+  bool async_copies = false;  ///< the device has copies that threads start; else they are stores
 };
 
 struct Source {

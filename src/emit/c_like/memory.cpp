@@ -178,10 +178,18 @@ Expr scalar_load(Emitter& e, OpId id) {
   const Expr place_of = element(e, mem, e.arg(id, 1));
   return streams(e, id) ? e.call("load_stream", {unary("&", place_of)}) : place_of;
 }
+// Copies go from memory to memory: no register holds their value.
+bool only_copied(const Emitter& e, OpId id) {
+  const auto& users = e.users(id);
+  return e.options().async_copies && !users.empty() && std::all_of(users.begin(), users.end(), [&](OpId use) {
+           return e.kernel().op(use).code == Opcode::CopyAsync;
+         });
+}
 std::string value_name(Emitter& e, OpId mem) { return name_of(e, mem) + "_at"; }
 }  // namespace
 
 void load(Emitter& e, OpId id) {
+  if (only_copied(e, id)) return;
   const auto t = e.kernel().type(id);
   const OpId mem = e.kernel().operand(id, 0);
   if (t.lanes == 1) return e.define(id, value_name(e, mem), {scalar_load(e, id)});
@@ -192,6 +200,7 @@ void load(Emitter& e, OpId id) {
 }
 
 void load_or(Emitter& e, OpId id) {
+  if (only_copied(e, id)) return;
   const auto t = e.kernel().type(id);
   const OpId mem = e.kernel().operand(id, 0);
   if (t.lanes == 1) {

@@ -47,7 +47,8 @@ constexpr Table make_shared_table() {
   statements(view, {View, SharedAlias});
   statements(load, {Load}, true);
   statements(load_or, {LoadOr}, true);
-  statements(store, {Store}, true);
+  statements(store, {Store, CopyAsync}, true);
+  statements(nothing, {CopyCommit, CopyWait});  // stores have arrived
 
   values(add_sub_mul, {Add, Sub, Mul});
   values(divide, {Div});

@@ -22,6 +22,8 @@ constexpr Table make_cuda_table() {
   t[WaitUntil] = statement_row(cuda::wait_until);
   t[Ticket] = statement_row(cuda::ticket);
   t[Fence] = statement_row(cuda::fence);
+  t[CopyAsync] = statement_row(cuda::copy_async), t[CopyCommit] = statement_row(cuda::copy_commit);
+  t[CopyWait] = statement_row(cuda::copy_wait);
   t[Prefetch] = statement_row(cuda::prefetch, true);
   t[Check] = statement_row(cuda::check, true);
   t[Or] = value_row(cuda::masked_or), t[Select] = value_row(cuda::clamping_select);
@@ -161,6 +163,7 @@ Source emit_cuda(const ir::Kernel& optimised, Dim3 threads, const target::Profil
   o.static_shared_limit = profile.static_shared_bytes;
   // Every profile from sm_80 on has mma.sync of all of these shapes; `generic` has none.
   if (profile.atoms.has(target::Atom::mma_bf16)) o.matrix = options.matrix;
+  o.async_copies = profile.atoms.has(target::Atom::cp_async);
   o.await_predecessor = options.dependent_launch && profile.atoms.has(target::Atom::dependent_launch);
   return Emitter(optimised, cuda_dialect(), o).run();
 }

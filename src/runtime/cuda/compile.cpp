@@ -19,8 +19,14 @@ emit::MatrixUse matrix_use() {
   const std::string_view word = set ? set : "";
   if (word.empty() || word == "auto") return emit::MatrixUse::automatic;
   if (word == "software") return emit::MatrixUse::software;
-  if (word == "required") return emit::MatrixUse::required;
-  throw Error("CUDA04", fmt::format("IRON_CUDA_MMA is '{}'", word), "use auto, software or required");
+  if (word == "mma_sync" || word == "required") return emit::MatrixUse::required;
+  if (word == "wmma")
+    throw Error("CUDA04",
+                "IRON_CUDA_MMA is 'wmma', which no tile can use: PTX does not say which lane holds which element of a "
+                "wmma fragment, and a tile rounds and stores its elements lane by lane",
+                "use mma_sync: every architecture that Iron compiles for has it, with the same inputs and f32 sums");
+  throw Error("CUDA04", fmt::format("IRON_CUDA_MMA is '{}'", word),
+              "use auto, software, mma_sync or required (the same as mma_sync)");
 }
 
 PtxasReport ptxas_report(const std::string& log) {

@@ -28,7 +28,8 @@ std::vector<std::string> tier_findings(const std::string& log);
 /// NVRTC options of a numerics policy. Contraction is off in every policy: fma is an op.
 std::vector<std::string> nvrtc_options();
 
-/// What IRON_CUDA_MMA says: "auto" (or unset), "software" or "required". Throws CUDA04 for another word.
+/// What IRON_CUDA_MMA says: "auto" (or unset), "software", "mma_sync" or its older name "required". Throws CUDA04 for
+/// another word, and for "wmma", whose fragments have no stated layout.
 emit::MatrixUse matrix_use();
 
 /// Emits for an architecture by its profile's name ("sm_90a"): what is compiled, without a binary.
