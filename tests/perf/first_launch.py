@@ -51,7 +51,8 @@ def prepared(torch, kernel, arm, small=False):
     want = torch.softmax(q.float() @ k.float().transpose(1, 2) / hd**0.5, -1) @ v.float()
     scale_log2 = 1.4426950408889634 / hd**0.5
     if arm == "iron":
-        return lambda: iron.kernel("attention_tma", "bf16")(q=q, k=k, v=v, o=o, seq=seq, heads=heads, group=1, batch=1,
+        tensors = {name: x[None] for name, x in zip("qkvo", (q, k, v, o))}
+        return lambda: iron.kernel("attention_tma", "bf16")(**tensors, seq=seq, heads=heads, group=1, batch=1,
                                                             scale_log2=scale_log2), o, want
     return lambda: triton_kernels.attention(q, k, v, o, scale_log2), o, want
 

@@ -65,6 +65,12 @@ def subjects():
     for cluster in (1, 2, 4, 8):
         kernel = iron.kernel(f"attention_decode_tma_cluster{cluster}", "bf16")
         yield kernel.name, lambda kernel=kernel: kernel(q=q, k=keys, v=values, o=o, length=length, group=group, scale_log2=scale), o
+    rows, seq = 6, 650
+    query, shared_keys, shared_values, attended = (normal(1, n, seq, 128) for n in (rows, 2, 2, rows))
+    for name in ("attention_tma", "attention_tma_causal"):
+        kernel = iron.kernel(name, "bf16")
+        yield kernel.name, lambda kernel=kernel: kernel(q=query, k=shared_keys, v=shared_values, o=attended, seq=seq, heads=rows, group=3,
+                                                        batch=1, scale_log2=scale), attended
     heads, splits = pairs * group, 5
     parts = torch.empty(heads, splits, 128, device="cuda")
     tops, totals = (torch.empty(heads, splits, device="cuda") for _ in range(2))
