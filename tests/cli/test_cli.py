@@ -63,7 +63,8 @@ class Usage(Case):
         self.assertRegex(self.ok("--version"), r"^iron \d+\.\d+\.\d+\n$")
 
     def test_wrong_usage_is_2(self):
-        self.fails(2, "subcommand")
+        self.fails(2, "a command is missing")
+        self.fails(2, "--nonsense", "--nonsense")
         self.fails(2, ["nonsense", "device"], "nonsense")
         self.fails(2, "--nonsense", "test", "--nonsense")
         self.fails(2, "--color", "--color", "red", "device")
@@ -247,6 +248,14 @@ class Builds(Case):
         for kernel in manifest["kernels"]:
             for file in kernel["files"]:
                 self.assertIn("kernel @" + kernel["name"], (out / file).read_text())
+
+    def test_emit_all_writes_what_can_be_made_here(self):
+        out = self.path / "all"
+        text = self.ok("build", "rms_norm_wide_f32", "--backend", "interpreter", "--emit", "all", "-o", out)
+        files = {Path(f).suffix for f in json.loads((out / "manifest.json").read_text())["kernels"][0]["files"]}
+        self.assertLessEqual({".iron", ".cu"}, files)
+        for kind in ("ptx", "sass"):  # what needs NVRTC or a GPU is there, or its absence is said
+            self.assertNotEqual("." + kind in files, f"{kind} left out: " in text, text)
 
     def test_sources(self):
         self.assertIn("kernel @iron_rms_norm_wide_f32", self.ok("-v", "build", "rms_norm_wide_f32", "--backend", "interpreter"))

@@ -11,6 +11,8 @@
 #include "messages.h"
 #include "passes/pipeline.h"
 #include "prepared.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/nvrtc.h"
 #include "table.h"
 
 namespace iron::tool {
@@ -128,10 +130,22 @@ int time_passes(const Globals& globals, const std::vector<const KernelEntry*>& e
   return success;
 }
 
-std::vector<Stage> wanted_stages(const BuildOptions& options) {
+/// "all" means every kind that can be made here; asked for by name, one that cannot is an error.
+std::vector<Stage> wanted_stages(const BuildOptions& options, std::vector<std::string>& left_out) {
   if (options.emit.empty()) return {};
   if (options.out.empty()) throw UsageError("--emit needs -o DIR, where the texts go");
-  if (options.emit == "all") return stages();
+  if (options.emit == "all") {
+    auto all = stages();
+    std::erase_if(all, [&](const Stage& s) {
+      std::string why;
+      const bool possible = s.name == "ptx"    ? runtime::cuda::Nvrtc::available(&why)
+                            : s.name == "sass" ? runtime::cuda::device_available(&why)
+                                               : true;
+      if (!possible) left_out.push_back(fmt::format("{} left out: {}", s.name, why.substr(0, why.find('\n'))));
+      return !possible;
+    });
+    return all;
+  }
   std::vector<Stage> out;
   for (std::size_t at = 0; at <= options.emit.size();) {
     const auto end = std::min(options.emit.find(',', at), options.emit.size());
@@ -160,7 +174,8 @@ Json manifest_entry(const KernelEntry& e, const runtime::Compiled& c) {
 }
 
 int compile_all(const Globals& globals, const BuildOptions& options, const std::vector<const KernelEntry*>& entries) {
-  const auto emitted = wanted_stages(options);
+  std::vector<std::string> left_out;
+  const auto emitted = wanted_stages(options, left_out);
   auto& backend = open_backend(options.backend);
   Messages messages(globals.json);
   messages.start("build", entries.size(), &backend.info());
@@ -205,13 +220,18 @@ int compile_all(const Globals& globals, const BuildOptions& options, const std::
   }
   progress.clear();
   if (!emitted.empty()) write_file(options.out + "/manifest.json", manifest.dump(1) + "\n");
-  messages.done({{"ok", failed == 0}, {"passed", entries.size() - failed}, {"failed", failed}, {"skipped", 0}});
+  messages.done({{"ok", failed == 0},
+                 {"passed", entries.size() - failed},
+                 {"failed", failed},
+                 {"skipped", 0},
+                 {"left_out", left_out}});
   if (!globals.json) {
     const auto text =
         failed ? fmt::format("{} of {} kernels do not compile for {}", failed, entries.size(), options.backend)
                : fmt::format("{} kernels compile for {}{}", entries.size(), options.backend,
                              emitted.empty() ? "" : fmt::format(", {} files in {}", written + 1, options.out));
     fmt::print("{}\n", styled(failed ? Style::red : Style::green, text));
+    for (const auto& line : left_out) fmt::print("{}\n", line);
   }
   return failed ? failure : success;
 }

@@ -34,7 +34,7 @@ int run(int argc, char** argv) {
   CLI::App app("iron: kernels written once, proven, timed and explained");
   app.name("iron");
   app.footer(examples);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.fallthrough();
   Globals globals;
   Action action;
@@ -72,6 +72,7 @@ int run(int argc, char** argv) {
     return report(std::string(e.what()) + "\nRun with --help for what is possible.", wrong_usage);
   }
   set_color(globals.color);
+  if (!action) return report("a command is missing\nRun with --help for what is possible.", wrong_usage);
   try {
     return action();
   } catch (const UsageError& e) {
