@@ -37,7 +37,7 @@ def prepared(torch, kernel, arm, small=False):
         y = torch.full_like(x, float("nan"))
         want = torch.nn.functional.rms_norm(x.float(), (x.shape[1],), w.float(), 1e-5)
         if arm == "iron":
-            return lambda: iron.kernel("rms_norm_registers", "bf16")(x, y, w, eps=1e-5), y, want
+            return lambda: iron.kernel("rms_norm_registers", "bf16")(x=x, weight=w, y=y, eps=1e-5), y, want
         return lambda: triton_kernels.rms_norm(x, y, w), y, want
     if kernel == "gemm":
         a, b = make(1024, 1024), make(1024, 1024) / 32
@@ -83,7 +83,7 @@ def launches(rounds=5, calls=2000):
     x, w = torch.randn(4, 1024, device="cuda"), torch.randn(1024, device="cuda")
     y = torch.empty_like(x)
     kernel = iron.kernel("rms_norm", "f32")
-    arms = {"iron": lambda: kernel(x, y, w, eps=1e-5), "triton": lambda: triton_kernels.rms_norm(x, y, w)}
+    arms = {"iron": lambda: kernel(x=x, weight=w, y=y, eps=1e-5), "triton": lambda: triton_kernels.rms_norm(x, y, w)}
     best = {}
     for turn in range(rounds):
         for name in list(arms)[:: 1 if turn % 2 == 0 else -1]:

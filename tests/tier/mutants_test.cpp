@@ -105,7 +105,7 @@ TEST(TierMutants, SplitDepth) {
              {"3 earlier: pipe.release #1", later_release},  // before the wait: of the trip before
              {"1 later: pipe.release #2", later_release},
              {"2 later: pipe.release #2", later_release}},
-            33);
+            39);
 }
 
 // The copies of a stage start after the barrier that ends the reads of what they overwrite.
