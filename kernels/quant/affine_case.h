@@ -42,6 +42,19 @@ std::vector<f64> affine_product(const std::vector<f64>& w, const Array<T>& x, u6
   return out;
 }
 
+/// out = x * w^T by kernel K on int4 codes in groups of that many: w: [n, k], x: [m, k], out: [m, n].
+template <class K>
+Case int4_product(Gen& g, u32 group, u32 m, u32 n, u32 k) {
+  using T = typename decltype(K::x)::element;
+  const auto w = packed_matrix<T>(g, 4, group, n, k);
+  const auto x = g.values<T>(m, k);
+  const auto out = g.output<T>(m, n);
+  return Case{K{.w = w.words, .scales = w.scales, .biases = w.biases, .x = x, .out = out, .m = m, .n = n, .k = k}}
+      .expect("out", affine_product(w.values, x, m, n, k))
+      .computes(2.0 * m * n * k)
+      .moves(u64{m} * n * k / 2 + 2 * sizeof(T) * u64{m} * n * k / group + sizeof(T) * u64{m} * (n + k));
+}
+
 inline constexpr Tolerance affine_limit = tolerance(5e-3, 5e-2, 2e-1);
 
 }  // namespace iron::kernels

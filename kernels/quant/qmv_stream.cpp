@@ -111,27 +111,18 @@ struct AffineQmvStream {
   }
 };
 
-template <class T>
-Case product(Gen& g, u32 m, u32 n, u32 k) {
-  const auto w = packed_matrix<T>(g, 4, group, n, k);
-  const auto x = g.values<T>(m, k);
-  const auto out = g.output<T>(m, n);
-  return Case{AffineQmvStream<T>{
-                  .w = w.words, .scales = w.scales, .biases = w.biases, .x = x, .out = out, .m = m, .n = n, .k = k}}
-      .expect("out", affine_product(w.values, x, m, n, k))
-      .computes(2.0 * m * n * k)
-      .moves(u64{m} * n * k / 2 + 2 * sizeof(T) * u64{m} * n * k / group + sizeof(T) * u64{m} * (n + k));
-}
-
 }  // namespace
 
 void register_qmv_stream(Registry& r) {
   auto k = r.kernel<AffineQmvStream>("qmv_stream", "quant", dtypes<f32, f16, bf16>);
   k.doc("As qmv, for long rows: int4 codes [N,K] by 16 bytes a lane, 8 rows a threadgroup, whose simdgroups share k.");
   k.shapes("x: [m, k]; out: [m, n]");
-  k.test("rows ragged, one step and a part", affine_limit, []<class T>(Gen& g) { return product<T>(g, 2, 19, 1344); });
-  k.test("whole steps", affine_limit, []<class T>(Gen& g) { return product<T>(g, 1, 9, 3072); });
-  k.test("one row, one group", affine_limit, []<class T>(Gen& g) { return product<T>(g, 1, 1, group); });
+  k.test("rows ragged, one step and a part", affine_limit,
+         []<class T>(Gen& g) { return int4_product<AffineQmvStream<T>>(g, group, 2, 19, 1344); });
+  k.test("whole steps", affine_limit,
+         []<class T>(Gen& g) { return int4_product<AffineQmvStream<T>>(g, group, 1, 9, 3072); });
+  k.test("one row, one group", affine_limit,
+         []<class T>(Gen& g) { return int4_product<AffineQmvStream<T>>(g, group, 1, 1, group); });
   const char* const where = "H200, bf16 1 x 8192 x 8192, microseconds beside 15.0";
   k.rejected("fewer rows a threadgroup: each decodes the vector for itself", "4: 15.4 to 17.2, 2: 18.0 to 19.7", where);
   k.rejected("the next turn's codes loaded a turn ahead", "16.3: registers for 3 threadgroups where 4 fit", where);
@@ -140,7 +131,7 @@ void register_qmv_stream(Registry& r) {
              "rows of weights as its rows: 15.1 to 15.9; lanes of one row, its diagonal: 15.5 to 19.6", where);
   k.rejected("the same with the next turn's codes in registers, or asked for in the second cache", "16.8 to 25.5",
              where);
-  k.bench("1 x 4096 x 4096", []<class T>(Gen& g) { return product<T>(g, 1, 4096, 4096); });
+  k.bench("1 x 4096 x 4096", []<class T>(Gen& g) { return int4_product<AffineQmvStream<T>>(g, group, 1, 4096, 4096); });
 }
 
 }  // namespace iron::kernels
