@@ -3,16 +3,14 @@
 #define IRON_NO_IF_MACRO  // the IR has functions of that name
 #include <gtest/gtest.h>
 
-#include "attention/attention_tma.h"
 #include "attention/decode_tma.h"
-#include "gemm/gemm_tma.h"
-#include "gemm/gemm_tma_blocks.h"
 #include "gemm/split_k_tma.h"
-#include "runtime/compile.h"
 #include "runtime/cuda/compile.h"
+#include "tier_texts.h"
 
 namespace iron {
 namespace {
+using namespace tier_texts;
 
 class TierCompile : public ::testing::Test {
  protected:
@@ -27,41 +25,15 @@ struct Built {
   std::string log;
   std::vector<std::string> findings;
 };
-template <class Spec>
-u32 threads_of(const Spec& spec) {
-  if constexpr (requires { spec.threads(); })
-    return spec.threads();
-  else
-    return spec.threads;
-}
 template <class K>
 Built build(const K& kernel, u32 leave_out = 0) {
-  const auto compiled = runtime::compile_for("cuda", record(kernel, "kernel"));
   Built b;
-  b.source = emit::emit_cuda(*compiled->optimised, {threads_of(kernel.spec), 1, 1}, target::profile("sm_90a"),
-                             {.leave_out = leave_out});
+  b.source = emitted(kernel, leave_out);
   b.log = runtime::cuda::Nvrtc::get().compile(b.source.text, "kernel.cu", "sm_90a", runtime::cuda::nvrtc_options()).log;
   b.findings = runtime::cuda::tier_findings(b.log);
   return b;
 }
-std::string body_of(const Built& b) { return b.source.text.substr(b.source.text.find("extern \"C\"")); }
-template <class K>
-K gemm(u32 cluster) {
-  auto k = unbound<K>();
-  k.spec.cluster = cluster;
-  return k;
-}
-template <class T>
-kernels::AttentionTma<T> attention(bool causal) {
-  auto k = unbound<kernels::AttentionTma<T>>();
-  k.spec.causal = causal;
-  return k;
-}
-std::size_t count(const std::string& text, std::string_view word) {
-  std::size_t n = 0;
-  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
-  return n;
-}
+std::string body_of(const Built& b) { return from_signature(b.source.text); }
 
 TEST_F(TierCompile, GemmKeepsItsForm) {
   for (const u32 cluster : {1u, 2u}) {
@@ -269,15 +241,11 @@ TEST(TierEmit, D14WaitsAreUnbounded) {
     const std::string body = text.substr(text.find("extern \"C\""));
     EXPECT_GE(count(body, "wait_barrier("), 2u);
   };
-  const auto emitted = [](const auto& k) {
-    const auto compiled = runtime::compile_for("cuda", record(k, "kernel"));
-    return emit::emit_cuda(*compiled->optimised, {threads_of(k.spec), 1, 1}, target::profile("sm_90a")).text;
-  };
-  check(emitted(gemm<kernels::GemmTma<bf16>>(2)));
-  check(emitted(attention<bf16>(true)));
-  check(emitted(unbound<kernels::GemmSplitKTma<bf16>>()));
-  check(emitted(unbound<kernels::AttentionDecodeCluster<bf16>>()));
-  check(emitted(gemm<kernels::GemmTmaE4M3Blocks<bf16>>(1)));
+  check(emitted(gemm<kernels::GemmTma<bf16>>(2)).text);
+  check(emitted(attention<bf16>(true)).text);
+  check(emitted(unbound<kernels::GemmSplitKTma<bf16>>()).text);
+  check(emitted(unbound<kernels::AttentionDecodeCluster<bf16>>()).text);
+  check(emitted(gemm<kernels::GemmTmaE4M3Blocks<bf16>>(1)).text);
 }
 
 // A settled accumulator that a loop reads: what is computed from it must not leave the loop, past the wait.

@@ -5,44 +5,13 @@
 
 #include <regex>
 
-#include "attention/attention_tma.h"
-#include "gemm/gemm_tma.h"
-#include "gemm/gemm_tma_blocks.h"
-#include "runtime/compile.h"
 #include "runtime/cuda/compile.h"
+#include "tier_texts.h"
 
 namespace iron {
 namespace {
+using namespace tier_texts;
 
-std::size_t count(const std::string& text, std::string_view word) {
-  std::size_t n = 0;
-  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
-  return n;
-}
-template <class K>
-K gemm(u32 cluster) {
-  auto k = unbound<K>();
-  k.spec.cluster = cluster;
-  return k;
-}
-template <class T>
-kernels::AttentionTma<T> attention(bool causal) {
-  auto k = unbound<kernels::AttentionTma<T>>();
-  k.spec.causal = causal;
-  return k;
-}
-
-template <class K>
-std::string emitted(const K& k) {
-  u32 threads = 0;
-  if constexpr (requires { k.spec.threads(); })
-    threads = k.spec.threads();
-  else
-    threads = k.spec.threads;
-  const auto compiled = runtime::compile_for("cuda", record(k, "kernel"));
-  return emit::emit_cuda(*compiled->optimised, {threads, 1, 1}, target::profile("sm_90a")).text;
-}
-std::string from_signature(const std::string& text) { return text.substr(text.find("extern \"C\"")); }
 std::string line_at(const std::string& text, std::size_t at) {
   const auto begin = text.rfind('\n', at) + 1;
   return text.substr(text.find_first_not_of(' ', begin), text.find('\n', at) - text.find_first_not_of(' ', begin));
@@ -64,7 +33,7 @@ u32 each_place(const std::string& text, std::string_view word, const F& check) {
 
 // The rules of emission, by their numbers in the design of the tier, in the text alone: no compiler is needed.
 TEST(TierRules, R1AccumulatorsAreNamedScalarsAndEachProductIsOneAsm) {
-  const auto text = emitted(gemm<kernels::GemmTma<bf16>>(2));
+  const auto text = emitted(gemm<kernels::GemmTma<bf16>>(2)).text;
   const auto at = text.find("void wgmma_m64n256k16_bf16("), end = text.find("\n}", at);
   ASSERT_NE(at, std::string::npos);
   const auto product = text.substr(at, end - at);
@@ -75,8 +44,8 @@ TEST(TierRules, R1AccumulatorsAreNamedScalarsAndEachProductIsOneAsm) {
 }
 
 TEST(TierRules, R2EveryLoopOfARoleStaysALoop) {
-  for (const auto& text : {emitted(gemm<kernels::GemmTma<bf16>>(2)), emitted(attention<bf16>(true)),
-                           emitted(gemm<kernels::GemmTmaE4M3Blocks<bf16>>(2))}) {
+  for (const auto& text : {emitted(gemm<kernels::GemmTma<bf16>>(2)).text, emitted(attention<bf16>(true)).text,
+                           emitted(gemm<kernels::GemmTmaE4M3Blocks<bf16>>(2)).text}) {
     const auto body = from_signature(text);
     const auto loops =
         each_place(body, "for (", [&](std::size_t at) { EXPECT_EQ(line_before(body, at), "#pragma unroll 1"); });
@@ -85,7 +54,7 @@ TEST(TierRules, R2EveryLoopOfARoleStaysALoop) {
 }
 
 TEST(TierRules, R3BatchesAreStraightLinesWithAFenceEach) {
-  for (const auto& text : {emitted(gemm<kernels::GemmTma<bf16>>(2)), emitted(attention<bf16>(true))}) {
+  for (const auto& text : {emitted(gemm<kernels::GemmTma<bf16>>(2)).text, emitted(attention<bf16>(true)).text}) {
     const auto body = from_signature(text);
     const auto fences = each_place(body, "products_begin();", [&](std::size_t at) {
       auto next = line_after(body, at);
@@ -101,7 +70,7 @@ TEST(TierRules, R3BatchesAreStraightLinesWithAFenceEach) {
 }
 
 TEST(TierRules, R4PinsStandBeforeTheFenceAndAfterTheWait) {
-  const auto body = from_signature(emitted(attention<bf16>(true)));
+  const auto body = from_signature(emitted(attention<bf16>(true)).text);
   const auto pinned = [](const std::string& line) { return line.starts_with("pin_f32_"); };
   EXPECT_GE(each_place(body, "products_begin();",
                        [&](std::size_t at) { EXPECT_TRUE(pinned(line_before(body, at))) << line_before(body, at); }),
@@ -113,7 +82,7 @@ TEST(TierRules, R4PinsStandBeforeTheFenceAndAfterTheWait) {
 }
 
 TEST(TierRules, R5WhatCodeReadsIsSettledBeforeTheLoopTurns) {
-  const auto body = from_signature(emitted(gemm<kernels::GemmTmaE4M3Blocks<bf16>>(1)));
+  const auto body = from_signature(emitted(gemm<kernels::GemmTmaE4M3Blocks<bf16>>(1)).text);
   const auto last = body.rfind("wgmma_m64n128k32_e4m3("), drained = body.find("products_settle<0>", last);
   ASSERT_NE(drained, std::string::npos);
   u32 depth = 0;  // both stand in the same trip: no brace closes what encloses the product in between
@@ -124,7 +93,7 @@ TEST(TierRules, R5WhatCodeReadsIsSettledBeforeTheLoopTurns) {
 }
 
 TEST(TierRules, R6AccumulatorsAreRotatedByUnrolling) {
-  const auto body = from_signature(emitted(gemm<kernels::GemmTmaE4M3Blocks<bf16>>(1)));
+  const auto body = from_signature(emitted(gemm<kernels::GemmTmaE4M3Blocks<bf16>>(1)).text);
   std::vector<std::string> first;  // the first register of the batches of a trip
   each_place(body, "products_begin();", [&](std::size_t at) {
     const auto product = line_after(body, at), from = product.substr(product.find("acc"));
@@ -138,7 +107,7 @@ TEST(TierRules, R6AccumulatorsAreRotatedByUnrolling) {
 }
 
 TEST(TierRules, R7NothingHasARunTimeIndexAndAllIsInlined) {
-  for (const auto& text : {emitted(gemm<kernels::GemmTma<bf16>>(2)), emitted(attention<bf16>(true))}) {
+  for (const auto& text : {emitted(gemm<kernels::GemmTma<bf16>>(2)).text, emitted(attention<bf16>(true)).text}) {
     EXPECT_FALSE(std::regex_search(from_signature(text), std::regex(R"(\n +(const )?(f32|u32|index_t) \w+\[)")));
     EXPECT_GT(each_place(text, "__device__ ",
                          [&](std::size_t at) { EXPECT_EQ(text.substr(at + 11, 15), "__forceinline__"); }),
@@ -147,7 +116,7 @@ TEST(TierRules, R7NothingHasARunTimeIndexAndAllIsInlined) {
 }
 
 TEST(TierRules, R8SlotsGoBackToPeersWithoutAClusterFence) {
-  const auto text = emitted(gemm<kernels::GemmTma<bf16>>(2));
+  const auto text = emitted(gemm<kernels::GemmTma<bf16>>(2)).text;
   EXPECT_EQ(count(text, "mbarrier.arrive.relaxed.cluster"), 1u);
   EXPECT_EQ(count(text, "mbarrier.arrive.release.cluster"), 0u);
   EXPECT_EQ(count(text, "try_wait.parity.acquire.cta"), 1u);
@@ -155,7 +124,7 @@ TEST(TierRules, R8SlotsGoBackToPeersWithoutAClusterFence) {
 }
 
 TEST(TierRules, R9RolesAreOneChainAndBeginWithTheirRegisters) {
-  const auto text = emitted(gemm<kernels::GemmTma<bf16>>(2)), body = from_signature(text);
+  const auto text = emitted(gemm<kernels::GemmTma<bf16>>(2)).text, body = from_signature(text);
   EXPECT_NE(body.find("__launch_bounds__(384, 1)"), std::string::npos);
   const auto load = body.find("{  // load"), mma = body.find("} else {  // mma");
   ASSERT_NE(load, std::string::npos);
@@ -166,7 +135,7 @@ TEST(TierRules, R9RolesAreOneChainAndBeginWithTheirRegisters) {
 }
 
 TEST(TierRules, R10ElectedRegionsEndConverged) {
-  const auto body = from_signature(emitted(gemm<kernels::GemmTma<bf16>>(2)));
+  const auto body = from_signature(emitted(gemm<kernels::GemmTma<bf16>>(2)).text);
   const auto elected = body.find("elect_one()"), next_role = body.find("} else {  // mma", elected);
   ASSERT_NE(elected, std::string::npos);
   EXPECT_EQ(line_before(body, next_role), "__syncwarp();");
