@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 KERNELS, ARMS = ("rms_norm", "gemm", "attention"), ("iron", "triton")
 
 
-def prepared(torch, kernel, arm, small=False):
+def prepared(torch, kernel, arm):
     """(launch, result, expected) of an arm whose modules are imported and whose operands are on the GPU."""
     if arm == "iron":
         import iron
@@ -33,7 +33,7 @@ def prepared(torch, kernel, arm, small=False):
     torch.manual_seed(0)
     make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16)  # noqa: E731
     if kernel == "rms_norm":
-        x, w = make(4 if small else 1024, 1024 if small else 8192), make(1024 if small else 8192)
+        x, w = make(1024, 8192), make(8192)
         y = torch.full_like(x, float("nan"))
         want = torch.nn.functional.rms_norm(x.float(), (x.shape[1],), w.float(), 1e-5)
         if arm == "iron":
